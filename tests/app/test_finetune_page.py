@@ -25,7 +25,7 @@ from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.finetuning import runs as processes
 from viz_app.finetuning.material import KINDS, FinetuneRequest, column_names, kind_of, label_choices, read_upload
 from viz_app.finetuning.runs import TuningRun, command_arguments, create_run, list_runs
-from viz_app.pages.finetune.changes import Step, StepComparison, zip_model
+from viz_app.pages.finetune.changes import equal_word_shares, load_comparison, zip_model
 from viz_app.pages.finetune.examples import example_file
 from viz_app.pages.finetune.words import _summary
 from viz_app.shell.controls import Upload
@@ -131,11 +131,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
         f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
     )
     assert f"At step {middle} {said}" in words(app)
-    same = (
-        StepComparison(run, Step(0, run.steps[0]), Step(middle, run.steps[middle]))
-        .equal_word_shares()
-        .compute(lambda *_: None)
-    )
+    same = equal_word_shares(load_comparison(run, run.steps, middle)).compute(lambda *_: None)
     typed = [
         lens_change(start, then, encoding).equal[:, 1:-1]
         for encoding in (start.tokenizer.encode(text, max_length=24) for text, _ in ROWS[:16])
@@ -198,14 +194,14 @@ def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypat
     run.start()
     until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     first, *_, before, last = run.steps
-    step_of, gone = StepComparison.model_comparison, run.steps[before]
+    gone = run.steps[before]
 
-    def thinned(changes: StepComparison) -> object:
-        if changes.step.number == before:
+    def thinned(run: TuningRun, steps: dict[int, Path], number: int) -> object:
+        if number == before:
             shutil.rmtree(gone, ignore_errors=True)
-        return step_of(changes)
+        return load_comparison(run, steps, number)
 
-    monkeypatch.setattr(StepComparison, "model_comparison", thinned)
+    monkeypatch.setattr("viz_app.pages.finetune.page.load_comparison", thinned)
     app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
     assert not app.exception and not app.error, words(app)
     assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0
@@ -293,6 +289,17 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     app = page(tiny_model_folder, tuned="wrong")
     assert run.failure and any("nothing" in one.value for one in app.error), words(app)
     assert any(button.key == "go_on_tuning" for button in app.button)
+
+
+def test_a_run_starts_beside_an_earlier_one(tiny_model_folder: Path) -> None:
+    """With the selection of runs on the page, a new run is selected as soon as it has started."""
+    create_run("first", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
+    app = given(page(tiny_model_folder))
+    assert app.session_state.tuned == ""
+    choose(app, tuning_epochs=1, tuning_keep=2, tuning_length=24)
+    settled(app.button(key="start_tuning").click().run(), "stop_here")
+    assert not app.exception and not app.error, words(app)
+    assert app.session_state.tuned == "rooms" and app.query_params["tuned"] == "rooms"
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_core.analysis.roles import describe_roles, roles_of_heads
 from bert_core.loading import LoadedModel, load, save
-from bert_core.progress import Progress, report_count
+from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import LensChange, ModelComparison, ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.lens import lens_change
@@ -22,10 +22,10 @@ from viz_app.finetuning.material import TrainingTexts
 from viz_app.finetuning.runs import TuningRun
 from viz_app.shell.models import loaded_model
 from viz_app.shell.selection import KEPT_PREDICTIONS
-from viz_app.shell.work import Work, cached_by_key, estimate_seconds, wait_for
+from viz_app.shell.work import cached, estimate_seconds, work
 
 COMPARED_TEXTS = 16  # texts of the file on which two steps are compared
-PASSES_PER_TEXT = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
+PASSES_PER_TEXT = 10  # forward: states and maps of two models, and a forward and backward pass of each
 UNITS = {
     "divergence": "how differently the head attends, in nats",
     "importance": "change of how much the loss rests on the head, in nats",
@@ -34,116 +34,122 @@ UNITS = {
 
 
 @dataclass(frozen=True)
-class Step:
-    """One kept step of a run: its number, and the folder of its weights."""
-
-    number: int
-    folder: Path
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """By which its weights are known: a run of the same name may be made again."""
-        return str(self.folder.resolve()), self.folder.stat().st_mtime_ns
-
-    def load_model(self) -> LoadedModel:
-        """The model as it was at this step, loaded by the queue and kept for everyone."""
-        return loaded_model(str(self.folder), f"Loading step {self.number}")
-
-
-@dataclass(frozen=True)
 class StepComparison:
-    """What is asked of two steps of a run, the start and another."""
+    """A kept step of a run and its start.
+
+    number: of the step. before, after: the models at the start and at the step.
+    """
 
     run: TuningRun
-    start: Step
-    step: Step
+    number: int
+    before: LoadedModel
+    after: LoadedModel
+
+    @property
+    def identity(self) -> tuple[LoadedModel, LoadedModel]:
+        """The key of results: a run may be created again under the same name, but not with the same weights."""
+        return self.before, self.after
 
     @property
     def texts(self) -> TrainingTexts:
-        """The first texts of what the run learns from."""
-
-        def first() -> TrainingTexts:
-            whole = self.run.texts
-            return TrainingTexts(whole.texts[:COMPARED_TEXTS], whole.labels[:COMPARED_TEXTS])
-
-        result: TrainingTexts = cached_by_key(("tuned texts", *self.start.key), first)
-        return result
+        """The first texts of the file of the run."""
+        return _first_texts(self.run, self.before)
 
     @property
     def texts_name(self) -> str:
-        """How many these are, in words."""
+        """Their number and unit, such as "16 rows"."""
         return f"{len(self.texts.texts)} {self.run.request.kind.unit}"
 
-    def model_comparison(self) -> Work[ModelComparison]:
-        """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
-        before, after, texts = self.start.load_model(), self.step.load_model(), self.texts
-        longest = min(self.run.request.max_length, before.config.max_position_embeddings)
-        return Work(
-            ("tuned changes", self.start.key, self.step.key),
-            f"Step {self.step.number} is compared with the start",
-            lambda report: compare_models(
-                before, after, texts.texts, labels=texts.labels or None, max_length=longest, report=report
-            ),
-            estimate_seconds(
-                before, mean_token_count(before, texts.texts, longest), PASSES_PER_TEXT * len(texts.texts)
-            ),
-        )
+    @property
+    def max_length(self) -> int:
+        """The number of tokens to which a text is cut."""
+        return min(self.run.request.max_length, self.before.config.max_position_embeddings)
 
-    def lens_change(self, encoding: Encoding) -> Work[LensChange]:
-        """What the word head reads out of every layer of a text, then and now."""
-        before, after = self.start.load_model(), self.step.load_model()
-        depths = before.config.num_hidden_layers + 1
-        return Work(
-            ("tuned lens", self.start.key, self.step.key, encoding), f"Step {self.step.number} is read at every layer",
-            lambda _: lens_change(before, after, encoding),
-            estimate_seconds(before, len(encoding), 2, places=2 * depths * len(encoding)),
-            memory=mlm_head_bytes(before, len(encoding)),
-        )  # fmt: skip
+    @property
+    def depths(self) -> int:
+        """The number of layers, and one for the embeddings."""
+        return self.before.config.num_hidden_layers + 1
 
-    def equal_word_shares(self) -> Work[np.ndarray]:
-        """Of the typed tokens of the first texts, the share at which both read the same word first, (depth,)."""
-        before, after, texts = self.start.load_model(), self.step.load_model(), self.texts.texts
-        longest = min(self.run.request.max_length, before.config.max_position_embeddings)
-        tokens, depths = mean_token_count(before, texts, longest), before.config.num_hidden_layers + 1
-
-        def share(report: Progress) -> np.ndarray:
-            equal, token_count = np.zeros(depths), 0
-            for count, encoding in enumerate(encode_texts(before, texts, longest), 1):
-                places = [place for place, special in enumerate(encoding.special) if not special]
-                equal += lens_change(before, after, encoding).equal[:, places].sum(1)
-                token_count += len(places)
-                report_count(report, count, len(texts), "texts")
-            return equal / max(token_count, 1)
-
-        return Work(
-            ("tuned words", self.start.key, self.step.key), f"The texts of step {self.step.number} are read as words",
-            share, estimate_seconds(before, tokens, 2 * len(texts), places=2 * depths * tokens * len(texts)),
-            memory=mlm_head_bytes(before, longest),
-        )  # fmt: skip
-
-    def model_run(self, step: Step, encoding: Encoding) -> ModelRun:
-        """The maps of a text at one of the steps."""
-        loaded = step.load_model()
-        result: ModelRun = wait_for(Work(
-            ("tuned run", step.key, encoding), f"Step {step.number} reads {len(encoding)} tokens",
-            lambda _: capture(loaded, encoding, top_k=KEPT_PREDICTIONS), memory=capture_bytes(loaded, len(encoding)),
-        ))  # fmt: skip
-        return result
+    def seconds(self, passes: float, *, places: float = 0) -> float:
+        """Estimate the duration of forward passes over all texts. places: as in `estimate_seconds`, per token."""
+        tokens, count = mean_token_count(self.before, self.texts.texts, self.max_length), len(self.texts.texts)
+        return estimate_seconds(self.before, tokens, passes * count, places=places * tokens * count)
 
 
-def mean_token_count(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
-    """How many tokens a typical text has."""
-    return round(float(np.mean([len(encoding) for encoding in encode_texts(loaded, texts, longest)])))
+@cached
+def _first_texts(run: TuningRun, start: LoadedModel) -> TrainingTexts:
+    """Return the first texts of the file of a run. start: its start, which a new run of the same name does not have."""
+    texts = run.texts
+    return TrainingTexts(texts.texts[:COMPARED_TEXTS], texts.labels[:COMPARED_TEXTS])
 
 
-def encode_texts(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> Iterator[Encoding]:
-    """The texts as a model reads them."""
+def load_comparison(run: TuningRun, steps: Mapping[int, Path], number: int) -> StepComparison:
+    """Return a kept step and the start of a run, loaded by the queue and kept for all visitors.
+
+    steps: folders of the kept steps. Raises Refused if one does not exist any more.
+    """
+    start, step = (loaded_model(str(steps[index]), f"Loading step {index}") for index in (0, number))
+    return StepComparison(run, number, start, step)
+
+
+@work("Step {changes.number} is compared with the start", seconds=lambda changes: changes.seconds(PASSES_PER_TEXT))
+def compare_with_start(changes: StepComparison, report: Progress = ignore_progress) -> ModelComparison:
+    """Compare states and heads on the first texts; the loss is that of hidden words if no classes are learned."""
+    texts, labels = changes.texts.texts, changes.texts.labels or None
+    max_length = changes.max_length
+    return compare_models(changes.before, changes.after, texts, labels=labels, max_length=max_length, report=report)
+
+
+@work(
+    "Step {changes.number} is read at every layer",
+    seconds=lambda changes, encoding: estimate_seconds(
+        changes.before, len(encoding), 2, places=2 * changes.depths * len(encoding)
+    ),
+    memory=lambda changes, encoding: mlm_head_bytes(changes.before, len(encoding)),
+)
+def read_layers(changes: StepComparison, encoding: Encoding) -> LensChange:
+    """Return what the word head reads at every depth of a text, at the start and at the step."""
+    return lens_change(changes.before, changes.after, encoding)
+
+
+@work(
+    "The texts of step {changes.number} are read as words",
+    seconds=lambda changes: changes.seconds(2, places=2 * changes.depths),
+    memory=lambda changes: mlm_head_bytes(changes.before, changes.max_length),
+)
+def equal_word_shares(changes: StepComparison, report: Progress = ignore_progress) -> np.ndarray:
+    """Return the share of tokens of the first texts, without special ones, with the same first word, (depth,)."""
+    texts = changes.texts.texts
+    equal, token_count = np.zeros(changes.depths), 0
+    for count, encoding in enumerate(encode_texts(changes.before, texts, changes.max_length), 1):
+        places = [place for place, special in enumerate(encoding.special) if not special]
+        equal += lens_change(changes.before, changes.after, encoding).equal[:, places].sum(1)
+        token_count += len(places)
+        report_count(report, count, len(texts), "texts")
+    return equal / max(token_count, 1)
+
+
+@work(
+    "Step {number} reads {encoding} tokens", memory=lambda model, encoding, number: capture_bytes(model, len(encoding))
+)
+def capture_step(model: LoadedModel, encoding: Encoding, number: int) -> ModelRun:
+    """Return the record of a text on the model of a step. number: of the step."""
+    return capture(model, encoding, top_k=KEPT_PREDICTIONS)
+
+
+def mean_token_count(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], max_length: int) -> int:
+    """Return the mean number of tokens of some texts."""
+    return round(float(np.mean([len(encoding) for encoding in encode_texts(loaded, texts, max_length)])))
+
+
+def encode_texts(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], max_length: int) -> Iterator[Encoding]:
+    """Yield the encoding of each text or pair of texts, cut to a number of tokens."""
     for text in texts:
-        yield loaded.tokenizer.encode(*((text,) if isinstance(text, str) else text), max_length=longest)
+        yield loaded.tokenizer.encode(*((text,) if isinstance(text, str) else text), max_length=max_length)
 
 
 def head_titles(result: ModelComparison, values: np.ndarray, figure_name: str) -> list[list[str]]:
-    """A head's name, the figure that colours it, and its role before and after, for hover, layer by layer."""
+    """Return a tooltip for each head: name, the value that colours it, and its role before and after."""
     before, after = (describe_roles(roles_of_heads(table.figures)) for table in (result.before, result.after))
 
     def title(layer: int, head: int) -> str:
@@ -158,6 +164,6 @@ def head_titles(result: ModelComparison, values: np.ndarray, figure_name: str) -
 
 
 def zip_model(folder: Path) -> bytes:
-    """A model that stands in a folder, as a .zip file."""
-    with tempfile.TemporaryDirectory() as space:
-        return save(load(folder, device="cpu"), Path(space) / "model.zip").read_bytes()
+    """Return the model of a folder as a .zip file."""
+    with tempfile.TemporaryDirectory() as temporary:
+        return save(load(folder, device="cpu"), Path(temporary) / "model.zip").read_bytes()

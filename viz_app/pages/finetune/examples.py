@@ -1,4 +1,4 @@
-"""Made-up files to try the page with: reviews, names and questions, drawn with a seed."""
+"""Generated example files: reviews, names and questions, drawn with a seed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ COLOURS = ("red", "blue", "green", "white", "black", "old", "new", "small")
 
 
 def upload_example(kind: str) -> None:
-    """Upload the made-up file of one of `KINDS`: a click on a button."""
+    """Upload the example file of one of `KINDS`; a callback."""
     st.session_state.tuning_table = Upload(KINDS[kind].example_file, example_file(kind))
 
 
 def example_file(kind: str) -> bytes:
-    """A file of one of `KINDS`: what a word says, or where it stands, is all there is to learn."""
+    """Return a file of one of `KINDS`; single words, or their places, determine the labels."""
     return {"classes": _reviews, "tags": _names, "answers": _questions}[kind](random.Random(0)).encode()
 
 
@@ -46,7 +46,7 @@ def _reviews(draw: random.Random) -> str:
 
 
 def _names(draw: random.Random) -> str:
-    """Two columns, as in CoNLL-2003: a word and its tag a line, people and places as B- and I-."""
+    """Return lines of a word and its tag, as in CoNLL-2003; people and places are B- and I-."""
     sentences = []
     for _ in range(EXAMPLE_COUNT):
         person, second_person = draw.sample(PEOPLE, 2)
@@ -62,7 +62,7 @@ def _names(draw: random.Random) -> str:
 
 
 def _questions(draw: random.Random) -> str:
-    """In SQuAD's form: three people have something each, and it is asked what one of them has."""
+    """Return contexts in which three people have one thing each, with a question about one of them, as in SQuAD."""
     paragraphs = []
     for number in range(EXAMPLE_COUNT):
         have = [

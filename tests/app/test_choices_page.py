@@ -14,7 +14,7 @@ from bert_core.run.inputs import head_mask_without
 from bert_core.run.multiple_choice import score_choices
 from tests.app.test_pages import PAGES, at, settled, start, target_of, words
 from viz_app.figures.style import two_digits
-from viz_app.pages.predict.chosen import LONGEST_CHOICE
+from viz_app.pages.predict.multiple_choice import MAX_CHOICE_CHARACTERS
 from viz_app.shell.markdown import escape_markdown
 
 QUESTION = "who sat on the mat"
@@ -131,7 +131,7 @@ def test_an_edit_belongs_to_the_pair_and_not_to_the_choices(
         ("\n".join(["the king"] * 27), "27 choices were given: give from 2 to 26 choices."),
         ("the king\n" + "a cat " * 300, "Choice 2 with its question has"),
         (
-            "the king\n" + "a" * (LONGEST_CHOICE + 1),
+            "the king\n" + "a" * (MAX_CHOICE_CHARACTERS + 1),
             "The longest choice has 2,001 characters: at most 2,000 can be read.",
         ),
     ],

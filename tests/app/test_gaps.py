@@ -24,8 +24,7 @@ def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch
     text = "It was a [MASK] of the old."
     cool, hot = sure_of(text, 1.0), sure_of(text, 3.0)
     monkeypatch.setattr(gaps, "UNSURE", (cool + hot) / 2)
-    monkeypatch.setattr(gaps, "read_temperature", lambda _: 3.0)
-    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
+    monkeypatch.setattr(gaps, "_temperature_of", lambda _: 3.0)
     app = visited("predict", text=text)
     assert not app.exception and f"{UNSURE}of first guesses as sure as this one, about {hot:.0%} are right." in words(
         app
@@ -39,8 +38,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
     """A model that nobody measured is unsure by its own probability, and there is no switch."""
     text = "It was a [MASK] of the old."
     monkeypatch.setattr(gaps, "UNSURE", 1.1)
-    monkeypatch.setattr(gaps, "read_temperature", lambda _: None)
-    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
+    monkeypatch.setattr(gaps, "_temperature_of", lambda _: None)
     app = visited("predict", text=text)
     assert f"{UNSURE}its best guess has only probability {sure_of(text, 1.0):.2g}." in words(app)
     assert not [toggle for toggle in app.toggle if toggle.label == "Calibrated confidence"]
@@ -49,7 +47,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
 def test_a_temperature_of_other_weights_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file beside the weights that is not of them is one sentence with the command that makes it again."""
     monkeypatch.setattr("bert_core.calibration.fingerprint", lambda _: "0" * 16)
-    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
+    monkeypatch.setattr(gaps, "_temperature_of", gaps.read_temperature)  # not the one that other tests have read
     app = visited("predict", text="It was a [MASK] of the old.")
     assert not app.exception and "fitted for other weights than those of headlight-mini" in words(app)
     assert "--keep-temperature" in words(app) and app.get("plotly_chart")
@@ -61,7 +59,6 @@ def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPat
     def broken(_: object) -> float:
         raise bert_core.Refused("calibration.json cannot be read: it must hold a temperature above 0")
 
-    monkeypatch.setattr(gaps, "read_temperature", broken)
-    monkeypatch.setattr(gaps, "cached_of_model_by_key", lambda _, make: make())
+    monkeypatch.setattr(gaps, "_temperature_of", broken)
     app = visited("predict", text="It was a [MASK] of the old.")
     assert not app.exception and "alibration.json cannot be read" in words(app) and app.get("plotly_chart")

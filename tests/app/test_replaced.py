@@ -22,7 +22,7 @@ from tests.visit import settled, visited, words
 from viz_app.components.token_strip import TokenClick
 from viz_app.export import tables
 from viz_app.figures.style import two_digits
-from viz_app.pages.predict import replaced as page
+from viz_app.pages.predict import replaced_tokens as page
 from viz_app.shell import downloads
 
 __all__ = ["headlight"]  # a fixture

@@ -19,7 +19,7 @@ from tests.visit import settled, visited, words
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.style import DARK_PAGE, HEAD_COLOURS, LIGHT_PAGE, kind_shades
-from viz_app.pages.predict import tagged as page
+from viz_app.pages.predict import tags as page
 from viz_app.shell import downloads
 
 __all__ = ["headlight"]  # a fixture

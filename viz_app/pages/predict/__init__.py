@@ -1,6 +1,18 @@
-"""The page Predict: what belongs in the gap, and does B follow A."""
+"""The page Predict: the prediction of every trained task head for the text."""
 
 from viz_app.shell.params import Page, Param, toggle
+
+calibrated = toggle("calibrated", "Calibrated confidence", default=True)
+choices: Param[str] = Param(
+    "choices",
+    "",
+    widget="text_area",
+    label="Choices, one per line",
+    step=True,
+    text_name="text",
+    free=True,
+    arguments={"height": "content", "placeholder": "Possible answers to the question in A"},
+)
 
 PAGE = Page(
     "predict",
@@ -8,9 +20,6 @@ PAGE = Page(
     ":material/edit_note:",
     group="See",
     question="What belongs in the gap, and does B follow A?",
-    subtitle=None,
-    params=(
-        toggle("calibrated", default=True),
-        Param("choices", "", step=True, text_name="text", free=True),
-    ),
+    subtitle=None,  # the heading depends on the task heads of the model
+    params=(calibrated, choices),
 )

@@ -58,8 +58,8 @@ PAGE = Page(
     ":material/bubble_chart:",
     group="Explain",
     question="Which neurons fire?",
-    subtitle="Half of each layer is its feed-forward network, a sum over neurons: each fires more or less at each "
-    "token, and adds its own vector that many times.",
+    subtitle="Half of each layer is a sum over its feed-forward neurons: each fires more or less at each token, and "
+    "adds its own vector that many times.",
     params=(ranked, neuron_cell, neuron, times),
     example=EXAMPLE,
 )

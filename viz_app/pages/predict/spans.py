@@ -66,7 +66,7 @@ def _draw_answer(page: View, prediction: SpanPrediction) -> None:
         ["no answer", *(encoding.tokens[position] for position in positions[1:])],
         prediction.start[list(positions)].tolist(),
         prediction.end[list(positions)].tolist(),
-        selected=(positions.index(answer.first), positions.index(answer.last)),
+        answer=(positions.index(answer.first), positions.index(answer.last)),
     )
     alt = f"How probable each token of the context is as the first and as the last of the answer: {answer.text}"
     width = TOKEN_WIDTH * len(positions)

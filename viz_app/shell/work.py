@@ -188,12 +188,12 @@ def _key_of_call(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
     return f"{function.__module__}.{function.__qualname__}", identity_of(args), identity_of(kwargs)
 
 
-def confirm(label: str, *works: Work[Any], quick: float = UNCONFIRMED_SECONDS, slot: str = "") -> Any:
+def confirm(label: str, *works: Work[Any], quick: float | None = None, slot: str = "") -> Any:
     """Return the result of a work, or a list of several, once the visitor has pressed the button with its cost.
 
     Returns None before that and while a result is awaited, with the progress and a Stop button in its place. What takes
-    at most `quick` seconds needs no button. slot: work in the same slot withdraws an earlier request; by default the
-    kind of the first work.
+    at most `quick` seconds, by default `UNCONFIRMED_SECONDS`, needs no button. slot: work in the same slot withdraws an
+    earlier request; by default the kind of the first work.
     """
     slot = slot or str(works[0].key[0] if isinstance(works[0].key, tuple) else works[0].key)
     key = tuple(work.key for work in works)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,8 +62,31 @@ def file_of(view: Files, kind: str, report: Progress = ignore_progress) -> bytes
     return view.npz() if kind == "npz" else view.csv()
 
 
+class _MapFiles(ABC):
+    """Files of the maps of all heads. view: which heads are drawn, and how; all of them if it selects none."""
+
+    view: MapView
+
+    @property
+    @abstractmethod
+    def maps(self) -> ShownMaps:
+        """The maps of all heads."""
+
+    def picture(self) -> Figure:
+        from viz_app.export.pictures import maps_picture
+
+        return maps_picture(self.maps, self.view)
+
+    def csv(self) -> bytes:
+        layer, heads = self.view.drawn
+        return tables.maps_csv(self.maps, [(layer, head) for head in heads] or None)
+
+    def npz(self) -> bytes:
+        return tables.maps_npz(self.maps)
+
+
 @dataclass(frozen=True)
-class AttentionFiles:
+class AttentionFiles(_MapFiles):
     """Files of the maps of a run. model: the argument of `bert_core.load`."""
 
     run: ModelRun
@@ -76,19 +100,12 @@ class AttentionFiles:
             return f"attention-{self.view.together.how}.{kind}"
         return f"attention-{self.view.named_heads or 'all'}.{kind}"
 
-    def picture(self) -> Figure:
-        from viz_app.export.pictures import maps_picture
-
-        return maps_picture(self.view.of(self.run), self.view)
+    @property
+    def maps(self) -> ShownMaps:
+        return self.view.of(self.run)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
-
-    def csv(self) -> bytes:
-        return _drawn_csv(self.view.of(self.run), self.view)
-
-    def npz(self) -> bytes:
-        return tables.maps_npz(self.view.of(self.run))
 
     def python(self) -> str:
         return snippet(self.run, self.view, self.model)
@@ -129,7 +146,7 @@ class NeuronFiles:
 
 
 @dataclass(frozen=True)
-class ChangeFiles:
+class ChangeFiles(_MapFiles):
     """Files of the difference of two runs. view: which heads are drawn, and how."""
 
     comparison: Comparison
@@ -143,19 +160,12 @@ class ChangeFiles:
         has_all_heads = kind in ("npz", "html") or not self.view.heads
         return f"change.{kind}" if has_all_heads else f"change-{self.view.named_heads}.{kind}"
 
-    def picture(self) -> Figure:
-        from viz_app.export.pictures import maps_picture
-
-        return maps_picture(self.comparison.shown(), self.view)
+    @property
+    def maps(self) -> ShownMaps:
+        return self.comparison.shown()
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)
-
-    def csv(self) -> bytes:
-        return _drawn_csv(self.comparison.shown(), self.view)
-
-    def npz(self) -> bytes:
-        return tables.maps_npz(self.comparison.shown())
 
     def python(self) -> str:
         return change_snippet(self.comparison, self.view)
@@ -199,9 +209,3 @@ class CaptionFiles:
 
     def python(self) -> str:
         return caption_snippet(self.run, self.quantity, self.head, self.model)
-
-
-def _drawn_csv(maps: ShownMaps, view: MapView) -> bytes:
-    """Return the CSV of the heads that a view draws, or of all heads if it selects none."""
-    layer, heads = view.drawn
-    return tables.maps_csv(maps, [(layer, head) for head in heads] or None)

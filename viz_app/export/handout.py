@@ -8,18 +8,16 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from viz_app.components.joining import joined
-from viz_app.export.page import variables
+from viz_app.export.page import fill_template, themed_style
 from viz_app.export.policy import hash_source
 from viz_app.figures.style import DIVERGING
 
-_FOLDER = Path(__file__).parent
-SCRIPT = joined(_FOLDER / "handout.js")
+SCRIPT = joined(Path(__file__).parent / "handout.js")
 
 
 @dataclass(frozen=True)
@@ -86,40 +84,37 @@ class Handout:
 
 def handout_page(handout: Handout) -> str:
     """Return the HTML of the file."""
-    colours = [f":root {{--yours: {scale[-4]};}}" for scale in DIVERGING]
-    style = "\n".join([
-        variables(None), colours[0], f"@media (prefers-color-scheme: dark) {{{colours[1]}}}",
-        (_FOLDER / "handout.css").read_text("utf-8"),
-    ])  # fmt: skip
+    style = themed_style("handout.css", lambda is_dark: f"--yours: {DIVERGING[is_dark][-4]};")
     outcomes = {number: asdict(outcome) for number, outcome in handout.outcomes.items()}
-    filling = {
-        "language": html.escape(handout.language),
-        "title": html.escape(handout.title),
-        "question": html.escape(handout.question),
+    texts = {
+        "language": handout.language,
+        "title": handout.title,
+        "question": handout.question,
+        "bars-title": handout.bars_title,
+        "description": handout.description,
+        "source": handout.source,
+        "link": handout.link,
+        **{name: handout.words[name] for name in ("expect", "say", "true", "on", "needs")},
+    }
+    values = {
+        **{name: html.escape(text) for name, text in texts.items()},
         "script-hash": hash_source(SCRIPT),
         "style-hash": hash_source(style),
         "style": style,
         "script": SCRIPT,
         "texts": "\n".join(_text(text, side) for text, side in zip(handout.texts, "ab", strict=False)),
         "pictures": _pictures(handout.pictures),
-        "says": _paragraphs(handout.paragraphs),
+        "paragraphs": _paragraphs(handout.paragraphs),
         "answers": _answers(handout),
         "hint": _hint(handout),
-        "told": html.escape(handout.bars_title),
         "true-pictures": _pictures(handout.true_pictures),
-        "about": html.escape(handout.description),
-        "source": html.escape(handout.source),
-        "link": html.escape(handout.link),
-        "ways": "".join(
+        "links": "".join(
             f"<li>{html.escape(label)}<br><code>{html.escape(address)}</code></li>" for label, address in handout.links
         ),
         # Within a script, only "<" could end it.
         "outcomes": json.dumps(outcomes).replace("<", "\\u003c"),
-        **{name: html.escape(handout.words[name]) for name in ("expect", "say", "true", "on", "needs")},
     }
-    # In one pass, so that no inserted text is replaced again.
-    template = (_FOLDER / "handout.html").read_text("utf-8")
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: filling[match[1]], template)
+    return fill_template("handout.html", values)
 
 
 def _text(words: Iterable[tuple[str, bool]], side: str) -> str:

@@ -1,8 +1,31 @@
-"""The page Step by step: what happens to my sentence."""
+"""The page Step by step: the stages of a forward pass, each as a formula and with its numbers."""
 
-from bert_core.run.walk import ENGINES
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.params import Page, Param, parse_int, select, toggle
+
+PADS = 3
+ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
+
+stage = select("stage", STAGES, step=True)
+token: Param[int | None] = Param("token", None, parse_int)  # None: the first that is masked
+engine = select(
+    "engine",
+    ENGINE_NAMES,
+    "Engine",
+    "The model written twice. How far the two differ stands at the last stage.",
+)
+pads = toggle("pads", f"Add {PADS} [PAD] tokens to the text")
+# Without a place in the address: the parameters `head` of all pages and `token` contain them.
+selected_layer: Param[int] = Param("inside_layer", 0, widget="selectbox", label="Layer", arguments={"width": 100})
+selected_head: Param[int] = Param("inside_head", 0, widget="selectbox", label="Head", arguments={"width": 100})
+selected_token: Param[int] = Param(
+    "inside_token",
+    0,
+    widget="selectbox",
+    label="Token",
+    help="The token that looks (query), and where the model predicts",
+    arguments={"width": 170},
+)
 
 PAGE = Page(
     "inside",
@@ -10,11 +33,6 @@ PAGE = Page(
     ":material/conveyor_belt:",
     group="See",
     question="What happens to my sentence?",
-    subtitle=None,
-    params=(
-        select("stage", STAGES, step=True),
-        Param("token", None, parse_int),  # None: the first that is hidden
-        select("engine", ENGINES),
-        toggle("pads"),
-    ),
+    subtitle="Every step from the text to the prediction, as a formula and with its real numbers.",
+    params=(stage, token, engine, pads),
 )

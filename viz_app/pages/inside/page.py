@@ -1,182 +1,196 @@
-"""The page Step by step: the stages of a forward pass."""
+"""Draws the page Step by step."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from bert_core.analysis.walks import differences
+from bert_core.loading import LoadedModel
 from bert_core.run.walk import ENGINES
-from viz_app.components.stage_diagram import stage_diagram
-from viz_app.export.tables import npz, tidy_csv
+from bert_core.tokenizer import Encoding
+from viz_app.components.stage_diagram import StageClick, stage_diagram
 from viz_app.figures.style import current_look
-from viz_app.pages.inside.stages import STAGES, StageInput, legend, stage_groups
-from viz_app.pages.inside.traces import (
-    choose_layer_and_head,
-    choose_token,
-    chosen_token,
-    enter_next_layer,
-    existing_stages,
-    forward_trace,
-    go_to_stage,
-    second_trace,
-    step_stage,
+from viz_app.pages.inside import (
+    ENGINE_NAMES,
+    PADS,
+    engine,
+    pads,
+    selected_head,
+    selected_layer,
+    selected_token,
+    stage,
+    token,
 )
-from viz_app.shell import frame, selection
+from viz_app.pages.inside.stages import STAGES, Stage, StageInput, Tables, legend, stage_groups
+from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
-from viz_app.shell.controls import control
+from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import with_help
-from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note, write_reading
-from viz_app.shell.work import is_confirmed, seconds_taken
-
-PADS = 3
-NPZ_MIME = "application/octet-stream"
-ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
+from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.work import confirm, seconds_taken
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    current = selection.current_selection()
-    encoding, config, state = current.encoding, current.loaded.config, st.session_state
-    names = existing_stages(current)
-    if state.stage not in names:  # a link to what another model has
-        state.stage = names[-1]
-    stage, number = STAGES[state.stage], names.index(state.stage)
-    room = config.max_position_embeddings - len(encoding)
-    frame.title(
-        "What happens to my sentence?",
-        "Every step from the text to the prediction, as a formula and with its real numbers.",
-    )
-
+    """Draw one stage of a forward pass: its formula, description, numbers and figures."""
+    selection, config = page.selection, page.selection.loaded.config
+    names = existing_stages(selection.loaded)
+    if stage.value not in names:  # a link to what another model has
+        stage.set(names[-1])
     # In a lecture the floor plan is always visible, and the controls are folded away.
-    plan = (page_place("strip") if current_look().lecture else page_place("controls")).container()
-    row = page_place("controls").container(horizontal=True, vertical_alignment="bottom")
-    is_last = number + 1 == len(names)
-    row.button("Back", key="back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0)
-    row.button("Next", "on", on_click=step_stage, args=(names, 1), shortcut="N", disabled=is_last, type="primary")
-    state.inside_layer, state.inside_head = state.head
-    state.inside_token = chosen_token(current)
-    existing_heads = config.heads_of(state.head[0])  # without the pruned ones
-    heads = existing_heads or range(config.num_attention_heads)
-    for name, numbers in (("layer", range(config.num_hidden_layers)), ("head", heads)):
-        off = name not in stage.needs or (not existing_heads and name == "head")
-        look: dict[str, Any] = {"options": numbers, "width": 100, "disabled": off, "on_change": choose_layer_and_head}
-        control(row.selectbox, name.capitalize(), f"inside_{name}", args=("inside_layer", "inside_head"), **look)
-    look = {"options": range(len(encoding)), "width": 170, "disabled": "token" not in stage.needs}
-    look |= {"format_func": lambda position: f"{encoding.labels[position]} ({position})"}
-    look |= {"help": "The token that looks (query), and where the model predicts"}
-    control(row.selectbox, "Token", "inside_token", on_change=choose_token, args=("inside_token",), **look)
-    look = {"options": ENGINES, "format_func": ENGINE_NAMES.__getitem__, "required": True}
-    look |= {"help": "The model written twice. How far the two differ stands at the last stage."}
-    control(row.segmented_control, "Engine", "engine", **look)
-
-    layer, head = state.head
+    plan = page.place("strip" if current_look().lecture else "controls").container()
+    current, number = STAGES[stage.value], names.index(stage.value)
+    layer, head = st.session_state.head
+    lacks_heads = "head" in current.needs and not config.heads_of(layer)
+    _draw_controls(page, names, current)
     if layer in config.pruned_layers:
-        st.info(
-            with_help(f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer.")
-        )
+        gone = f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."
+        st.info(with_help(gone))
         end_run()
-    pads = min(PADS, room) if state.pads else 0
-    # Streamlit keeps this function for the download buttons, and not the trace.
-    compute_view = partial(_view, current, layer, head, state.inside_token, pads, state.engine)
-    view = compute_view()
+    free_positions = config.max_position_embeddings - len(selection.encoding)
+    added_pads = min(PADS, free_positions) if pads.value else 0
+    forward_pass = ForwardPass(selection, layer, head, selected_token.value, added_pads, engine.value)
+    view = forward_pass.stage_input()
+    titles = {name: STAGES[name].title for name in names}
     with plan:
-        stage_diagram(
-            stage_groups(view, names),
-            {name: STAGES[name].title for name in names},
-            state.stage,
-            key="plan",
-            label="The stages of a pass; choose one to go there",
-            on_click=go_to_stage,
-        )
-    tables = {} if "head" in stage.needs and not existing_heads else stage.tables(view)
+        label = "The stages of a pass; choose one to go there"
+        stage_diagram(stage_groups(view, names), titles, stage.value, key="plan", label=label, on_click=_open_stage)
+    tables = {} if lacks_heads else current.tables(view)
 
-    words, picture = page_place("figure").columns([5, 8], gap="medium")
-    with words:
-        write_heading(f"{number + 1}. {stage.title}")
-        st.latex(stage.formula(view))
-        write_note(legend(stage.formula(view)))
-        write_line(stage.text)
-        if tables:
-            st.markdown(f"**In numbers:** {stage.shape(view)}")
-            st.latex(stage.live(view))
-        if state.stage == "mask" or state.pads:
-            control(st.toggle, f"Add {PADS} [PAD] tokens to the text", "pads", disabled=room == 0 and not state.pads)
-        if state.stage == "next" and layer + 1 < config.num_hidden_layers:
-            label, icon = f"Into layer {layer + 1}", ":material/arrow_upward:"
-            st.button(label, "enter", on_click=enter_next_layer, args=(config.num_hidden_layers,), icon=icon)
-        place = st.container()
-    with picture:
-        if not existing_heads and "head" in stage.needs:
-            st.info(
-                with_help(
-                    f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes "
-                    "the vectors on."
-                )
-            )
+    text, figures = page.figure().columns([5, 8], gap="medium")
+    with text:
+        write_heading(f"{number + 1}. {current.title}")
+        _write_stage(current, view, has_numbers=bool(tables))
+        if stage.value == "mask" or pads.value:
+            pads(disabled=free_positions == 0 and not pads.value)
+        if stage.value == "next" and layer + 1 < config.num_hidden_layers:
+            icon = ":material/arrow_upward:"
+            st.button(f"Into layer {layer + 1}", "enter", on_click=_enter_layer, args=(layer + 1,), icon=icon)
+        comparison = st.container()
+    with figures:
+        if lacks_heads:
+            gone = f"All heads of layer {layer} were pruned: nothing is computed here;"
+            st.info(with_help(f"{gone} the residual connection passes the vectors on."))
         elif not tables:
             st.info(with_help("There is nothing to show: this model lacks this part, or it needs a second sentence."))
-        for order, figure in enumerate(stage.draw(view, tables) if tables else []):
-            chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
+        else:
+            _draw_figures(current, view, tables)
     if tables:
-        name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
-        left, right = st.columns(2)
-        stage_csv, trace_npz = partial(_stage_csv, compute_view, state.stage), partial(_trace_npz, compute_view)
-        for column, label, make_file, file_name, mime, icon in (
-            (left, "This stage as CSV", stage_csv, f"{name}.csv", "text/csv", "table"),
-            (right, "All values of this layer as NPZ", trace_npz, f"walk-L{layer}.npz", NPZ_MIME, "dataset"),
-        ):
-            options: dict[str, Any] = {
-                "icon": f":material/{icon}:",
-                "width": "stretch",
-                "key": file_name.rpartition(".")[2],
-            }
-            column.download_button(label, make_file, file_name, mime, on_click="ignore", **options)
-    write_reading(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
-
-    # The comparison comes last, so that the picture waits for one engine only.
-    if is_last:
-        with place:
-            (other_engine,) = (engine for engine in ENGINES if engine != state.engine)
-            other_trace = None
-            label, key = f"Compare with {ENGINE_NAMES[other_engine]}", (current.loaded.identity, encoding, current.off)
-            if is_confirmed("engines", key, label, seconds_taken()):
-                other_trace = second_trace(current, layer, state.inside_token, pads, other_engine, slot="engines")
-            note = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
-            if other_trace is not None:
-                worst = max(differences(view.trace, other_trace), key=lambda difference: difference.share)
-                note += (
-                    f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest "
-                    f"number, {worst.scale:.3g}."
-                )
-            st.caption(note)
+        _draw_downloads(forward_pass, current)
+    page.read(f"**How to read this:** {current.reading} **How it can mislead:** {current.misleading}")
+    if number + 1 == len(names):
+        # The comparison comes last, so that the figure waits for one engine only.
+        with comparison:
+            _compare_engines(forward_pass, view)
 
 
-def _view(current: Selection, layer: int, head: int, token: int, pads: int, engine: str) -> StageInput:
-    """Return the view of the stages, with the trace from the queue."""
-    config = current.loaded.config
-    distances = config.position_scheme.distances
-    return StageInput(
-        trace=forward_trace(current, layer, token, pads, engine),
-        head=head,
-        relative=distances is not None,
-        divided=distances is None or distances.scaled,
-        hidden_act=config.hidden_act,
-        pooler_act=config.pooler_act,
-        has_pair_output=current.loaded.has_head("next"),
-        predicts_order=current.loaded.predicts_order,
-        word_act=config.mlm_act,
-        word=current.word,
+def existing_stages(loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the names of the stages that a model has, in order; some models lack the pooler or the outputs."""
+    missing = set[str]()
+    if loaded.report.lacks("bert.pooler."):
+        missing.add("pooler")
+    if not any(map(loaded.has_head, ("words", "next", "detector"))):
+        missing.add("heads")
+    return tuple(name for name in STAGES if name not in missing)
+
+
+def _draw_controls(page: View, names: Sequence[str], current: Stage) -> None:
+    """Draw the controls of the stage, of the layer, head and token that it shows, and of the engine."""
+    encoding, config, number = page.selection.encoding, page.selection.loaded.config, names.index(stage.value)
+    layer, head = st.session_state.head
+    selected_layer.set(layer)
+    selected_head.set(head)
+    selected_token.set(_token_or_default(encoding))
+    heads = config.heads_of(layer)
+    with page.controls(gap="small"):
+        st.button("Back", "back", on_click=stage.set, args=(names[number - 1],), shortcut="P", disabled=number == 0)
+        is_last = number + 1 == len(names)
+        following = names[number if is_last else number + 1]
+        st.button("Next", "on", on_click=stage.set, args=(following,), shortcut="N", disabled=is_last, type="primary")
+        selected_layer(
+            options=range(config.num_hidden_layers), disabled="layer" not in current.needs, on_change=_select_head
+        )
+        selected_head(
+            options=heads or range(config.num_attention_heads),
+            disabled="head" not in current.needs or not heads,
+            on_change=_select_head,
+        )
+        selected_token(
+            options=range(len(encoding)),
+            format_func=lambda position: f"{encoding.labels[position]} ({position})",
+            disabled="token" not in current.needs,
+            on_change=_select_token,
+        )
+        engine()
+
+
+def _token_or_default(encoding: Encoding) -> int:
+    """Return the position of the selected token; by default that of the first masked token, or of the first word."""
+    position = token.value
+    if position is not None and 0 <= position < len(encoding):
+        return position
+    return next(iter(encoding.mask_positions), 1)
+
+
+def _select_head() -> None:
+    set_head((selected_layer.value, selected_head.value), st.session_state.other_heads)
+
+
+def _select_token() -> None:
+    token.set(selected_token.value)
+
+
+def _open_stage(click: StageClick) -> None:
+    stage.set(click.name)
+
+
+def _enter_layer(layer: int) -> None:
+    """Open the query, key and value of the same head in another layer."""
+    state = st.session_state
+    set_head((layer, state.head[1]), state.other_heads)
+    stage.set("qkv")
+
+
+def _write_stage(current: Stage, view: StageInput, *, has_numbers: bool) -> None:
+    """Write the formula of a stage with its symbols, its description, and the numbers of the selected token."""
+    formula = current.formula(view)
+    st.latex(formula)
+    write_note(legend(formula))
+    write_line(current.text)
+    if has_numbers:
+        st.markdown(f"**In numbers:** {current.shape(view)}")
+        st.latex(current.live(view))
+
+
+def _draw_figures(current: Stage, view: StageInput, tables: Tables) -> None:
+    for number, figure in enumerate(current.draw(view, tables)):
+        chart(figure, key=f"stage_{number}", alt=f"{current.title}: {current.reading}")
+
+
+def _draw_downloads(forward_pass: ForwardPass, current: Stage) -> None:
+    """Draw the buttons for the numbers of the stage and of the layer. Streamlit keeps the functions, and no trace."""
+    layer, head = forward_pass.layer, forward_pass.head
+    stem = f"{stage.value}-L{layer}-H{head}" if "head" in current.needs else stage.value
+    stage_csv = partial(forward_pass.stage_csv, stage.value)
+    look: dict[str, Any] = {"width": "stretch", "on_click": "ignore"}
+    left, right = st.columns(2)
+    left.download_button(
+        "This stage as CSV", stage_csv, f"{stem}.csv", "text/csv", key="csv", icon=":material/table:", **look
     )
+    label, name, icon = "All values of this layer as NPZ", f"walk-L{layer}.npz", ":material/dataset:"
+    right.download_button(label, forward_pass.npz, name, "application/octet-stream", key="npz", icon=icon, **look)
 
 
-def _stage_csv(compute_view: Callable[[], StageInput], name: str) -> bytes:
-    view, stage = compute_view(), STAGES[name]
-    return tidy_csv(stage.tables(view), stage.row_labels(view))
-
-
-def _trace_npz(compute_view: Callable[[], StageInput]) -> bytes:
-    trace = compute_view().trace
-    return npz(trace.values, tokens=trace.tokens)
+def _compare_engines(forward_pass: ForwardPass, view: StageInput) -> None:
+    """Write how far the engines differ; if the second takes long, once its button is pressed."""
+    (second,) = (name for name in ENGINES if name != engine.value)
+    work = replace(replace(forward_pass, engine=second).trace(), seconds=seconds_taken() or 0.0)
+    trace = confirm(f"Compare with {ENGINE_NAMES[second]}", work)
+    note = f"All stages are computed with **{ENGINE_NAMES[engine.value]}**."
+    if trace is not None:
+        worst = max(differences(view.trace, forward_pass.at_token(trace)), key=lambda difference: difference.share)
+        size = f"by {worst.share:.1e} of its largest number, {worst.scale:.3g}"
+        note += f" PyTorch and NumPy differ most at `{worst.name}`: {size}."
+    st.caption(note)

@@ -21,7 +21,7 @@ from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, Look, both_shades, shade, use_look
 from viz_app.figures.why import score_table, trust_chart
-from viz_app.pages.why import EXAMPLE, answers
+from viz_app.pages.why import EXAMPLE, page, scores
 from viz_app.shell import notices
 
 TEXT = "the cat sat on the mat"
@@ -199,7 +199,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
         "DecompX on 9 tokens needs 0.0 MiB of memory, but only 0.0 MiB are free: shorten the text, or use "
         "integrated gradients" in said
     )
-    assert f"**What {answers.STAND_IN} measures:**" in said
+    assert f"**What {page.STAND_IN} measures:**" in said
     assert "DecompX" not in [row[0][0] for row in table_of(app)]
 
 
@@ -207,15 +207,15 @@ def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
     opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound of the server's memory stops one method by name; the others stand in the table."""
-    monkeypatch.setattr(answers, "score_bytes", lambda _, name, tokens: 1 << 60 if name == "DecompX" else 0)
+    monkeypatch.setattr(scores, "score_bytes", lambda _, name, tokens: 1 << 60 if name == "DecompX" else 0)
     app = opened(text="the cat sat on the green mat")
     assert "DecompX would take about 1,099,511,627,776 MB of memory" in words(app)
-    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"**What {answers.STAND_IN}" in words(app)
+    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"**What {page.STAND_IN}" in words(app)
 
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
-    monkeypatch.setattr(answers, "UNCONFIRMED_SECONDS", 0)
+    monkeypatch.setattr(scores, "UNCONFIRMED_SECONDS", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
     assert "integrated gradients is slow on this text" in words(app)
     ask = button(app, "Run the 5 slow methods")
@@ -303,11 +303,11 @@ def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> No
         __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
 
     state = State(method="flow", methods=chart)
-    monkeypatch.setattr(answers.st, "session_state", state)
-    answers.choose_method(["flow", "rollout"], "methods")
+    monkeypatch.setattr(page.st, "session_state", state)
+    page.select_method(["flow", "rollout"], "methods")
     assert state.method == "rollout"
     points.clear()
-    answers.choose_method(["flow", "rollout"], "methods")
+    page.select_method(["flow", "rollout"], "methods")
     assert state.method == "rollout"
 
 

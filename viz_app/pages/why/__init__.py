@@ -2,9 +2,9 @@
 
 from bert_core.methods import METHODS
 from viz_app.shell.examples import Example
-from viz_app.shell.params import Page, select
+from viz_app.shell.params import Page, Param, number, select, toggle
 
-MEASURES = ("aopc", "comprehensiveness", "sufficiency")
+MEASURES = {"aopc": "AOPC", "comprehensiveness": "Comprehensiveness", "sufficiency": "Sufficiency"}
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
 EXAMPLE = Example(
     "He drank a cup of tea with milk.",
@@ -16,16 +16,34 @@ EXAMPLE = Example(
     "Explain “tea” *rather than “milk”*, above, and DecompX says no, too.",
 )
 
+method = select(
+    "method", [method.name for method in METHODS], "Method", default="DecompX", widget="selectbox", width=260
+)
+measure = select("measure", MEASURES, "Measure", label_visibility="collapsed")
+# Of all pages: has its place in the address from `viz_app.shell.selection`.
+words = toggle("words", "Words, not pieces", "The score of a word is the sum over its pieces.")
+# Without a place in the address: what they choose from is a file.
+totals_answer: Param[str] = Param("totals_answer", "", widget="selectbox", label="Answer", arguments={"width": 260})
+totals_method: Param[str] = Param(
+    "totals_method", "", widget="selectbox", label="Method of the file", arguments={"width": 260}
+)
+totals_least = number(
+    "totals_least",
+    "Texts at least",
+    "Words that stand in fewer texts are left out: rare words lead every such list.",
+    default=3,
+    minimum=1,
+    maximum=100,
+    width=140,
+)
+
 PAGE = Page(
     "why",
     "Why",
     ":material/psychology_alt:",
     group="Explain",
     question="Which words led to this prediction?",
-    subtitle=None,
-    params=(
-        select("method", [method.name for method in METHODS], default="DecompX"),
-        select("measure", MEASURES),
-    ),
+    subtitle="Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
+    params=(method, measure),
     example=EXAMPLE,
 )

@@ -1,0 +1,324 @@
+"""The scores of all methods for the target, and how far each method can be trusted on this text.
+
+Until new scores are computed, those of the last question remain visible, marked as stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bert_core.analysis.attribution import rank_agreement, scaled_rows, side_totals
+from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
+from bert_core.analysis.patterns import readable_word
+from bert_core.analysis.units import scores_of_units, word_units
+from bert_core.loading import LoadedModel
+from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, score_bytes, token_scores
+from bert_core.progress import Progress, ignore_progress
+from bert_core.records import ModelRun, Target
+from bert_core.refused import Refused
+from bert_core.run.memory import forward_bytes
+from bert_core.tokenizer import Encoding
+from viz_app.components.token_strip import Chip
+from viz_app.figures.style import both_shades, two_digits
+from viz_app.figures.why import MEANINGS
+from viz_app.shell.identity import identity_of
+from viz_app.shell.markdown import with_special_tokens
+from viz_app.shell.memory import reserve_memory
+from viz_app.shell.selection import Selection
+from viz_app.shell.target import escape_names
+from viz_app.shell.work import (
+    UNCONFIRMED_SECONDS,
+    ResultState,
+    cached,
+    duration_text,
+    earlier_result,
+    estimate_seconds,
+    is_requested,
+    poll,
+    queue,
+    request,
+    work,
+)
+
+SLOW, TRUST = "slow methods", "trust"  # slots of the two requests by a button
+SCORES = "answers"  # slot of the scores of the quick methods
+QUICK_PASSES = 3  # methods with as many forward passes never need a button
+MARKS = {"better": "●", "chance": "○", "worse": "✕"}
+
+
+@dataclass(frozen=True)
+class MethodScores:
+    """The scores of some methods for the tokens of a text and one target.
+
+    question: the target in words. names: of the methods. scores: (method, token). refused: a sentence for each method
+    that could not be computed. target_value: of the target. is_stale: whether they answer an earlier question.
+    """
+
+    encoding: Encoding
+    target: Target
+    question: str
+    names: tuple[str, ...]
+    scores: np.ndarray = field(repr=False)
+    refused: tuple[str, ...]
+    target_value: float | None
+    is_stale: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the array in bytes."""
+        return int(self.scores.nbytes)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What determines a judgement of the methods."""
+        return self.encoding, self.target, self.names, self.scores
+
+    def units(self, words: bool) -> list[tuple[int, ...]]:
+        """Return the positions of each word or piece."""
+        return list(word_units(self.encoding)) if words else [(place,) for place in range(len(self.encoding))]
+
+    def labels(self, words: bool) -> list[str]:
+        """Return the text of each word or piece."""
+        return [readable_word(self.encoding, unit) for unit in self.units(words)]
+
+    def unit_scores(self, words: bool) -> np.ndarray:
+        """Return the scores of words or pieces, (method, unit); that of a word is the sum over its pieces."""
+        return scores_of_units(self.scores, self.units(words))
+
+    def shares(self, words: bool) -> np.ndarray:
+        """Return the scores of words or pieces, (method, unit), each row divided by its largest absolute value."""
+        return scaled_rows(self.unit_scores(words))
+
+    def agreement(self, words: bool) -> np.ndarray:
+        """Return Spearman's rank correlations (method, method) over the units that can be removed for the target."""
+        removable = set(self.target.removable(self.encoding))
+        columns = [number for number, unit in enumerate(self.units(words)) if set(unit) <= removable]
+        if len(columns) < 2:
+            return np.full((len(self.names),) * 2, np.nan)
+        return rank_agreement(self.unit_scores(words)[:, columns])
+
+    def chips(self, method: str, words: bool) -> list[Chip]:
+        """Return the text as chips with the scores of a method as numbers and colors."""
+        row, encoding = self.names.index(method), self.encoding
+        values, shares = self.unit_scores(words)[row].tolist(), self.shares(words)[row].tolist()
+        units = zip(self.units(words), self.labels(words), values, shares, strict=True)
+        return [
+            Chip(
+                text=label,
+                title=f"{label}: {value:.9g}",
+                word=encoding.words[first],
+                side=encoding.sides[first],
+                special=encoding.special[first],
+                target=not encoding.special[first] and first in self.target.rows and not self.target.pooled,
+                number=two_digits(value),
+                shades=both_shades(share, signed=True),
+            )
+            for (first, *_), label, value, share in units
+        ]
+
+    def side_sums(self, method: str) -> str:
+        """Return the sums of the scores in A, in B and at the special tokens of a pair, in Markdown."""
+        names = {
+            "A": "words of sentence A",
+            "B": "words of sentence B",
+            "special": with_special_tokens("[CLS] and [SEP]"),
+        }
+        totals = side_totals(self.scores[self.names.index(method)], self.encoding)
+        return ", ".join(f"{names[name]} **{two_digits(total)}**" for name, total in totals.items())
+
+    def total(self, method: str) -> str:
+        """Return the sum of the scores of a method."""
+        return two_digits(float(self.scores[self.names.index(method)].sum()))
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Return the scores (token, 1) of every method, for a file."""
+        return {name: row[:, None] for name, row in zip(self.names, self.scores, strict=True)}
+
+    def arrays(self, trust: Trust | None) -> dict[str, np.ndarray]:
+        """Return the scores (method, token), and the measures and random rankings if they are known, for a file."""
+        arrays = {"scores": self.scores, "input_ids": np.array(self.encoding.input_ids)}
+        if trust is not None and not trust.is_stale:
+            for name, result in trust.results.items():
+                arrays |= {name: result.scores, f"{name}_random": result.random, f"{name}_band": np.array(result.band)}
+        return arrays
+
+    @property
+    def value_text(self) -> str:
+        """The value of the target in Markdown; empty for an earlier question."""
+        if self.is_stale or self.target_value is None:
+            return ""
+        return f":small[{self.target.target_kind.format_value(self.target_value, two_digits)}]"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Three measures of some methods on one text, beside random rankings.
+
+    question: the target in words. results: by measure. is_stale: as in `MethodScores`.
+    """
+
+    names: tuple[str, ...]
+    question: str
+    results: dict[str, Faithfulness]
+    is_stale: bool = False
+
+    def mark(self, method: str, measure: str) -> str:
+        """Return the name of a method with the mark of its verdict, if there is one for the current question."""
+        if self.is_stale or method not in self.names:
+            return method
+        return f"{method} {MARKS[self.results[measure].verdicts[self.names.index(method)]]}"
+
+    def describe(self, measure: str) -> str:
+        """Return which methods are better than chance, no better, or worse, in Markdown."""
+        sentences = []
+        for verdict, meaning in MEANINGS.items():
+            verdicts = zip(self.names, self.results[measure].verdicts, strict=True)
+            if names := [name for name, method_verdict in verdicts if method_verdict == verdict]:
+                sentences.append(f"**{meaning.capitalize()}:** {', '.join(names)}.")
+        return " ".join(sentences)
+
+
+# ---------------------------------------------------------------------------- cost
+
+
+def quick_and_slow(selection: Selection) -> tuple[list[Method], list[Method]]:
+    """Return the methods that are computed at once for a text of this length, and those that need a button."""
+    quick: list[Method] = []
+    slow: list[Method] = []
+    remaining, tokens = UNCONFIRMED_SECONDS, len(selection.encoding)
+    for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
+        remaining -= selection.seconds(method.passes(tokens))
+        (quick if remaining >= 0 or method.passes(tokens) <= QUICK_PASSES else slow).append(method)
+    return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
+
+
+def describe_cost(selection: Selection, passes: int) -> str:
+    """Return the number of forward passes and their estimated duration in words."""
+    return f"about {passes:,} model runs, {duration_text(selection.seconds(passes))}"
+
+
+def count_passes(methods: Sequence[Method], encoding: Encoding) -> int:
+    """Return the number of forward passes of some methods."""
+    return sum(method.passes(len(encoding)) for method in methods)
+
+
+def trust_passes(scores: MethodScores, words: bool) -> int:
+    """Return the number of copies of the text that are read to judge some methods."""
+    # Random rankings come in pairs: what one removes first, the other removes last.
+    copies = len(scores.names) * (len(REMOVED_SHARES) + len(TOP_SHARES)) + RANDOM_RANKINGS * len(REMOVED_SHARES)
+    units = len(removable_units(scores.encoding, scores.target, words=words))
+    return int(min(copies, 2**units))
+
+
+# ---------------------------------------------------------------------------- requests and results
+
+
+def request_for(slot: str, selection: Selection, *details: Hashable) -> None:
+    """Request the slow methods or the test of trust for this question alone; a callback."""
+    request(slot, _question_key(selection, *details))
+
+
+def is_requested_for(slot: str, selection: Selection, *details: Hashable) -> bool:
+    """Return whether the slow methods or the test of trust were requested for this question."""
+    return is_requested(slot, _question_key(selection, *details))
+
+
+def _question_key(selection: Selection, *details: Hashable) -> Hashable:
+    return identity_of((selection.loaded, selection.encoding, selection.target, selection.head_mask, details))
+
+
+def method_scores(selection: Selection) -> MethodScores | None:
+    """Return the scores of the quick methods, and those of the slow ones if they were requested.
+
+    Until they are computed, or without a target, the last scores, marked as stale; None without any.
+    """
+    target = selection.target
+    if target is None:
+        earlier: MethodScores | None = earlier_result(SCORES).value
+        return None if earlier is None else replace(earlier, is_stale=True)
+    model, run = selection.loaded, selection.run(gradients=True)
+    verdict = "accept" if (run.target_value or 0.0) >= 0 else "reject"
+    question = target.target_kind.question.format(**escape_names(selection, target), verdict=verdict)
+    quick, slow = (tuple(method.name for method in methods) for methods in quick_and_slow(selection))
+    polled = poll(_score_methods(model, run, quick, question), slot=SCORES)
+    if polled.value is None or polled.state is not ResultState.READY:
+        return None if polled.value is None else replace(polled.value, is_stale=True)
+    if slow and is_requested_for(SLOW, selection):
+        slow_scores = poll(_score_methods(model, run, slow, question), request_slot=SLOW).value
+        if slow_scores is not None:
+            return _join(polled.value, slow_scores)
+    return polled.value
+
+
+def _join(first: MethodScores, second: MethodScores) -> MethodScores:
+    rows = {name: row for scores in (first, second) for name, row in zip(scores.names, scores.scores, strict=True)}
+    names = tuple(method.name for method in METHODS if method.name in rows)
+    array = np.array([rows[name] for name in names])
+    return replace(first, names=names, scores=array, refused=first.refused + second.refused)
+
+
+@work(
+    "{model}: {names} methods on one text",
+    seconds=lambda model, run, names, question: estimate_seconds(
+        model, len(run.encoding), count_passes([method_of(name) for name in names], run.encoding)
+    ),
+)
+def _score_methods(
+    model: LoadedModel, run: ModelRun, names: tuple[str, ...], question: str, report: Progress = ignore_progress
+) -> MethodScores:
+    """Compute the scores of some methods for the target of a run; those without enough memory are refused."""
+    encoding, target = run.encoding, run.target
+    assert target is not None  # the page requires one
+    rows: dict[str, np.ndarray] = {}
+    refused = []
+    for number, name in enumerate(names):
+        try:
+            memory = score_bytes(model, name, len(encoding))
+            with reserve_memory(memory, queue().drop_oldest, name, device=model.device):
+                rows[name] = token_scores(model, encoding, target, [name], run=run, head_mask=run.head_mask)[0]
+        except Refused as error:
+            refused.append(str(error))
+        report((number + 1) / len(names))
+    scores = np.array(list(rows.values())).reshape(len(rows), len(encoding))
+    return MethodScores(encoding, target, question, tuple(rows), scores, tuple(refused), run.target_value)
+
+
+def method_trust(selection: Selection, scores: MethodScores, words: bool) -> Trust | None:
+    """Return the measures of the methods if they were requested, else the last ones, marked as stale, or None."""
+    polled = earlier_result(TRUST)
+    if is_requested_for(TRUST, selection, words) and not scores.is_stale:
+        polled = poll(
+            _judge_methods(selection.loaded, scores, words, selection.head_mask), slot=TRUST, request_slot=TRUST
+        )
+    trust: Trust | None = polled.value
+    return trust if trust is None or polled.state is ResultState.READY else replace(trust, is_stale=True)
+
+
+@work(
+    "{model} tests the methods by hiding words",
+    seconds=lambda model, scores, words, *_: estimate_seconds(model, len(scores.encoding), trust_passes(scores, words)),
+    memory=lambda model, scores, words, *_: forward_bytes(model, len(scores.encoding), trust_passes(scores, words)),
+)
+def _judge_methods(
+    model: LoadedModel, scores: MethodScores, words: bool, head_mask: np.ndarray, report: Progress = ignore_progress
+) -> Trust:
+    """Judge methods by masking the words that they score highest."""
+    results = faithfulness(
+        model, scores.encoding, scores.target, scores.scores, words=words, head_mask=head_mask, report=report
+    )
+    return Trust(scores.names, scores.question, results)
+
+
+def scores_of_layers(selection: Selection, scores: MethodScores, method: str, words: bool) -> np.ndarray:
+    """Return the scores (layer, unit) of a method that has them for each layer."""
+    run = selection.run(gradients=True)
+    return scores_of_units(_layer_scores(selection.loaded, run, method), scores.units(words))
+
+
+@cached
+def _layer_scores(model: LoadedModel, run: ModelRun, method: str) -> np.ndarray:
+    assert run.target is not None  # the page requires one
+    return layer_scores(model, run.encoding, run.target, method, run=run, head_mask=run.head_mask)

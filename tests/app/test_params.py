@@ -23,7 +23,7 @@ ranked fired neuron times
 through alike lens by laid cell depth sought several like
 colour
 over normal removal
-about counted piece firing asked_of whole tenth hidden
+profile_of counted piece firing aspect whole tenth hidden
 label seeds erase erased_at
 parts order pruned_percent figure
 tuned tuned_step tuned_by
@@ -57,14 +57,14 @@ DEFAULTS = {
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "choices": "",
     "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
-    "about": "head", "counted": "model", "piece": "", "firing": None, "asked_of": "offset", "tenth": 10,
+    "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
     "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "fired": None, "neuron": None, "times": 0.0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several sentence_a sentence_b
-source place tenth sought fired neuron tuned lesson step choices about counted piece firing
+source place tenth sought fired neuron tuned lesson step choices profile_of counted piece firing
 """
 
 

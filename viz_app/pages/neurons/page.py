@@ -222,7 +222,7 @@ def _offer_profile(current: Selection, layer: int, neuron: int) -> None:
     if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
         come = profiles_of(current.plain)
         known = come is not None and any((one.layer, one.neuron) == (layer, neuron) for one in come.neurons)
-        state.about, state.firing, state.counted = "neuron", (layer, neuron), "model" if known else "corpus"
+        state.profile_of, state.firing, state.counted = "neuron", (layer, neuron), "model" if known else "corpus"
         frame.go_to("profiles")
 
 

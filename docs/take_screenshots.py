@@ -47,7 +47,7 @@ SHOTS = {
     "layers": ("layers", {"text": "Paris is the capital of France.", "masked": "3"}, "light", 1000),
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "profiles": ("profiles", {"head": "3.8"}, "light", 1250),
-    "profiles_token": ("profiles", {"about": "token", "piece": "like", "tenth": "1"}, "light", 1400),
+    "profiles_token": ("profiles", {"profile_of": "token", "piece": "like", "tenth": "1"}, "light", 1400),
     "probes": ("probes", {"label": "subject", "erase": "1"}, "light", 1150),
     "neurons": ("neurons", {"text": HERS, "masked": "5", "target": "6:her"}, "light", 1300),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),

@@ -19,7 +19,7 @@ from viz_app.export.profiles import mark_example
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import FOLDER, lesson_of
 from viz_app.shell.handouts import handout_of, handout_work
-from viz_app.shell.profiles import examples_to_guess, profiles_of
+from viz_app.shell.profiles import guess_examples, profiles_of
 
 __all__ = ["headlight"]  # a fixture
 
@@ -57,7 +57,7 @@ def test_a_guess_from_looks_has_them_in_the_file() -> None:
     assert found is not None
     app = settled(visited("profiles", **lesson_of("ten_looks").predict.view.address))
     shown = re.sub(r"\\(.)", r"\1", words(app))
-    for number, look in enumerate(examples_to_guess(found.find_head(1, 7)), 1):
+    for number, look in enumerate(guess_examples(found.find_head(1, 7)), 1):
         assert f"{number}. {mark_example(look)}" in page
         assert f"{number}. {mark_example(look)}" in shown
     assert "The old man" not in page.partition("<form>")[0]

@@ -186,8 +186,8 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
     loaded = load("headlight-mini", device="cpu")
     upload = Upload(TREES.name, TREES.read_bytes())
 
-    def asked(about: str, **address: str) -> AppTest:
-        app = visited("profiles", counted="corpus", about=about, **address)
+    def asked(kind: str, **address: str) -> AppTest:
+        app = visited("profiles", counted="corpus", profile_of=kind, **address)
         app.session_state[own_corpus.UPLOAD] = upload
         app = settled(app.run(), "stop_here")
         while go := [one for one in app.button if one.label.startswith(("Count ", "Read "))]:

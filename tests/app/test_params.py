@@ -24,7 +24,7 @@ ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
 colour
 over normal removal
-about counted piece firing asked_of whole tenth hidden
+profile_of counted piece firing aspect whole tenth hidden
 label seeds erase erased_at
 parts order pruned_percent figure
 tuned tuned_step tuned_by
@@ -60,14 +60,15 @@ DEFAULTS = {
     "choices": "",
     "source": "", "origin": "text", "noise": 3.0, "patched": "state", "direction": "into",
     "around": None, "place": None,
-    "about": "head", "counted": "model", "piece": "", "firing": None, "asked_of": "offset", "tenth": 10,
+    "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
     "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head other_heads other stage seed shapes word cell sentences sentence_a
-sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices about counted piece firing
+sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
+firing
 """
 
 

@@ -104,7 +104,7 @@ def test_a_head_is_shown_beside_chance() -> None:
     change = found.figures["loss_change"]
     said = words(app).replace("\\", "")
     assert f"by {abs(change):.4f} nats" in said and "2,001 texts of" in said
-    other = start(head="0.3", asked_of="upos", tenth="1")
+    other = start(head="0.3", aspect="upos", tenth="1")
     shown = read_profiles(BUNDLED).find_head(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
@@ -114,7 +114,7 @@ def test_a_head_is_shown_beside_chance() -> None:
 def test_a_token_is_shown_beside_any_token() -> None:
     """Its likeness by depth, its labels and words, its sentences from the least usual on; a link names it."""
     found = read_profiles(BUNDLED)
-    app = start(about="token", piece="like", tenth="1")
+    app = start(profile_of="token", piece="like", tenth="1")
     one = found.find_token("like")
     said = words(app).replace("\\", "")
     assert not app.exception and not app.error and "“like”" in said and token_in_words(one) in said
@@ -125,11 +125,11 @@ def test_a_token_is_shown_beside_any_token() -> None:
     assert list(tables[1]["word"]) == [word.key for word in one.before] and len(tables[1]) > 0
     assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in one.tenths[0]]
     assert TOKEN_READING.split(":")[0] in words(app)
-    app = start(about="token", piece="like", asked_of="upos")
+    app = start(profile_of="token", piece="like", aspect="upos")
     assert drawn(app)["ADP"] == pytest.approx(
         next((bar.share, bar.chance) for bar in one.bars["upos"] if bar.name == "ADP")
     )
-    app = start(about="token", piece="zebra")
+    app = start(profile_of="token", piece="zebra")
     assert "There is no profile of zebra here" in words(app) and not app.exception
     assert f"“{found.tokens[0].piece}”".replace(".", "\\.") in words(app) or found.tokens[0].piece in words(app)
 
@@ -137,7 +137,7 @@ def test_a_token_is_shown_beside_any_token() -> None:
 def test_a_neuron_is_shown_beside_any_token() -> None:
     """What it fires at most; the list begins with those that are farthest above chance; words and sentences."""
     found = read_profiles(BUNDLED)
-    app = start(about="neuron")
+    app = start(profile_of="neuron")
     far = {
         (one.layer, one.neuron): max(bar.share - bar.chance for bars in one.bars.values() for bar in bars)
         for one in found.neurons
@@ -150,16 +150,16 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert asked != "sort" and drawn(app)[bar.name] == (bar.share, bar.chance)
     assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], in_order=False)}
     other = next(two for two in found.neurons if two.bars and distinctive_groups(two.bars)[0][0] not in (asked, "sort"))
-    app.segmented_control(key=key_of(app, "asked_of")).set_value("sort").run()
+    app.segmented_control(key=key_of(app, "aspect")).set_value("sort").run()
     app.selectbox(key=key_of(app, "firing")).set_value((other.layer, other.neuron)).run()
     assert distinctive_groups(other.bars)[0][1].name in drawn(app)  # another is asked anew
     other = found.neurons[7]
-    app = start(about="neuron", firing=f"{other.layer}.{other.neuron}", asked_of="place")
+    app = start(profile_of="neuron", firing=f"{other.layer}.{other.neuron}", aspect="place")
     assert list(drawn(app)) == [bar.name for bar in other.bars["place"]]
     tables = [element.value for element in app.dataframe]
     assert list(tables[0]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
     assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in (*other.strongest, *other.tenths[-1])]
-    app = start(about="neuron", firing="0.9999")
+    app = start(profile_of="neuron", firing="0.9999")
     assert "There is no profile of L0 neuron 9999 here" in words(app) and not app.exception
 
 
@@ -189,10 +189,10 @@ def test_profiles_without_tokens_say_how_to_make_them() -> None:
     app.file_uploader(key="own_profiles#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     app = settled(app)
     for about, option in (("Token", "--frequent"), ("Neuron", "--neurons")):
-        app.segmented_control(key=key_of(app, "about")).set_value(about.lower()).run()
+        app.segmented_control(key=key_of(app, "profile_of")).set_value(about.lower()).run()
         app = settled(app)
         assert option in words(app) and not app.exception and not app.get("plotly_chart")
-    app.segmented_control(key=key_of(app, "about")).set_value("head").run()
+    app.segmented_control(key=key_of(app, "profile_of")).set_value("head").run()
     assert settled(app).get("plotly_chart")
 
 

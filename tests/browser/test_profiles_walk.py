@@ -55,7 +55,7 @@ def test_the_old_address_of_the_page_opens_the_same_view(app: str, page: Page) -
     opened(page, app, "dossier", about="token", piece="like", tenth="1")
     settled(page)
     assert urlsplit(page.url).path == "/profiles"
-    assert {"about": "token", "piece": "like", "tenth": "1"}.items() <= address_of(page).items()
+    assert {"profile_of": "token", "piece": "like", "tenth": "1"}.items() <= address_of(page).items()
     expect(page.get_by_role("heading", name="“like”")).to_be_visible()
     page.go_back()  # the page had written more into its address: the same again
     settled(page)

@@ -26,7 +26,7 @@ from viz_app.shell.language import translate
 from viz_app.shell.lesson_check import MAX_ANSWERS, all_verdicts
 from viz_app.shell.lesson_records.context import CheckContext, lesson_context, prediction_context
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.profiles import examples_to_guess, profiles_of
+from viz_app.shell.profiles import guess_examples, profiles_of
 from viz_app.shell.work import Work
 
 SHOWN_WORDS = 10  # of a gap
@@ -145,7 +145,7 @@ def _texts(context: CheckContext) -> list[list[tuple[str, bool]]]:
 def _corpus_examples(context: CheckContext, view: View) -> list[str]:
     """Return the examples of the head on the page Profiles before its truth is shown; none for another page."""
     profiles = profiles_of(context.loaded) if view.page == PROFILES else None
-    examples = [] if profiles is None else examples_to_guess(profiles.find_head(*context.head))
+    examples = [] if profiles is None else guess_examples(profiles.find_head(*context.head))
     return [f"{number}. {mark_guess(example)}" for number, example in enumerate(examples, 1)]
 
 

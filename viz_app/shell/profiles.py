@@ -1,4 +1,4 @@
-"""The profiles that come with a model, and the examples shown to a user who guesses what a head does."""
+"""Profiles that are installed with a model, and the examples of a head from which its role is guessed."""
 
 from __future__ import annotations
 
@@ -7,41 +7,45 @@ from pathlib import Path
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.studies.profiles import HeadExample, HeadProfile, Profiles, read_profiles
-from viz_app.shell.work import cached_of_model_by_key
+from viz_app.shell.work import cached_per_model
 
-FILE = "profiles.json.gz"  # beside the weights of a bundled model
-GUESSED_EXAMPLES = 10  # looks
-TOP_TENTH_EXAMPLES = 3  # of these
+FILE = "profiles.json.gz"  # next to the weights of a bundled model
+GUESS_EXAMPLES = 10  # examples from which a head is guessed
+STRONGEST_EXAMPLES = 3  # of these, from the tenth where the head is most active
 
 
 def profiles_of(loaded: LoadedModel) -> Profiles | None:
-    """Return the profiles of a model's heads; None if there are none, or only those of other weights.
+    """Return the profiles of a model; None if it has none, or those of other weights.
 
     Raises Refused for a file without profiles.
     """
     if not has_profiles(loaded):
         return None
-    profiles: Profiles = cached_of_model_by_key(("profiles", loaded.weights_key), lambda: read_profiles(_file(loaded)))
+    profiles = _read(_path(loaded))
     return profiles if match_model(profiles, loaded) else None
 
 
 def match_model(profiles: Profiles, loaded: LoadedModel) -> bool:
-    """Return whether profiles were computed with the weights of a model."""
+    """Return whether profiles are of the weights of a model."""
     return profiles.weights == fingerprint(loaded)
 
 
 def has_profiles(loaded: LoadedModel) -> bool:
-    """Return whether a model comes with a file of profiles."""
-    return _file(loaded).is_file()
+    """Return whether a file of profiles is installed with a model."""
+    return _path(loaded).is_file()
 
 
-def examples_to_guess(profile: HeadProfile) -> list[HeadExample]:
-    """Return ten examples of a head: three of the tenth in which it is most active, then one of each lower tenth."""
-    top_tenth, *lower_tenths = reversed(profile.tenths)
-    return [*top_tenth[:TOP_TENTH_EXAMPLES], *(example for tenth in lower_tenths for example in tenth[:1])][
-        :GUESSED_EXAMPLES
-    ]
+def guess_examples(profile: HeadProfile) -> list[HeadExample]:
+    """Return ten examples of a head: three from the tenth where it is most active, then one from each tenth below."""
+    strongest, *tenths = reversed(profile.tenths)
+    examples = [*strongest[:STRONGEST_EXAMPLES], *(example for tenth in tenths for example in tenth[:1])]
+    return examples[:GUESS_EXAMPLES]
 
 
-def _file(loaded: LoadedModel) -> Path:
+@cached_per_model
+def _read(path: Path) -> Profiles:
+    return read_profiles(path)
+
+
+def _path(loaded: LoadedModel) -> Path:
     return ASSETS / loaded.name / FILE

@@ -218,7 +218,7 @@ def _draw_profile_button(selection: Selection, layer: int, number: int) -> None:
     if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
         profiles = profiles_of(selection.plain)
         has_profile = profiles is not None and any((p.layer, p.neuron) == (layer, number) for p in profiles.neurons)
-        state.about, state.firing, state.counted = "neuron", (layer, number), "model" if has_profile else "corpus"
+        state.profile_of, state.firing, state.counted = "neuron", (layer, number), "model" if has_profile else "corpus"
         frame.go_to("profiles")
 
 

@@ -1,23 +1,45 @@
-"""The page Profiles: what each head, token or neuron does over a whole corpus, beside what chance would give."""
+"""The page Profiles: statistics of a head, a token or a neuron over a corpus, compared with chance."""
 
 from __future__ import annotations
 
-from bert_core.refused import Refused
 from bert_core.studies.profiles import TENTHS
-from viz_app.shell.params import Page, Param, parse_int, parse_pair, select, toggle, write_pair
+from viz_app.shell.params import Page, Param, number, parse_pair, select, toggle, write_pair
 
-PROFILES = ("head", "token", "neuron")
-COUNTED = ("model", "file", "corpus")  # over which corpus: the one that comes with the model, or another
-QUESTIONS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")
-FIRST_HEAD = (3, 8)  # that is shown before one is chosen: where it is active it looks at what depends on the word
+ASPECTS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")  # of the figure
+FIRST_HEAD = (3, 8)  # of headlight-mini, until one is selected: it attends to dependents of the word
 
-
-def parse_tenth(value: str) -> int:
-    """A tenth, from 1, the weakest. Raises Refused for any other number."""
-    if not 1 <= (tenth := parse_int(value)) <= TENTHS:
-        raise Refused(f"1 to {TENTHS}")
-    return tenth
-
+profile_of = select(
+    "profile_of",
+    ("head", "token", "neuron"),
+    "Of a",
+    step=True,
+    old_name="about",
+    label_visibility="collapsed",
+    format_func=str.capitalize,
+)
+counted = select(
+    "counted",
+    {"model": "With the model", "file": "From a file", "corpus": "Over a corpus"},
+    "Counted over",
+    step=True,
+    label_visibility="collapsed",
+)
+piece: Param[str] = Param("piece", "", widget="selectbox", label="Token", step=True)
+firing: Param[tuple[int, int] | None] = Param(  # layer and neuron
+    "firing", None, parse_pair, write_pair, "selectbox", "Neuron", step=True
+)
+aspect = select("aspect", ASPECTS, "Ask", old_name="asked_of", label_visibility="collapsed")
+whole = toggle("whole", "All tokens", "Else only the tenth of the tokens where the head is most active.")
+tenth: Param[int] = Param(  # 1: the weakest
+    "tenth",
+    TENTHS,
+    number("tenth", minimum=1, maximum=TENTHS).parse,
+    widget="segmented_control",
+    label="Tenth",
+    step=True,
+    arguments={"options": range(1, TENTHS + 1), "required": True, "label_visibility": "collapsed"},
+)
+hidden = toggle("hidden", "Guess first", "Ten looks of the head, and nothing else: say what it does, then see.")
 
 PAGE = Page(
     "profiles",
@@ -25,16 +47,7 @@ PAGE = Page(
     ":material/fingerprint:",
     group="Study",
     question="What does a head, a token or a neuron do over a whole corpus?",
-    subtitle=None,
-    params=(
-        select("about", PROFILES, step=True),
-        select("counted", COUNTED, step=True),
-        Param("piece", "", step=True),
-        Param("firing", None, parse_pair, write_pair, step=True),  # layer and neuron
-        select("asked_of", QUESTIONS),
-        toggle("whole"),
-        Param("tenth", TENTHS, parse_tenth, step=True),
-        toggle("hidden"),
-    ),
+    subtitle="One sentence can deceive: here each is counted over thousands of tokens, beside what chance gives.",
+    params=(profile_of, counted, piece, firing, aspect, whole, tenth, hidden),
     text=False,
 )

@@ -1,8 +1,8 @@
-"""What does a head, a token or a neuron do over a whole corpus?"""
+"""Draws the page Profiles."""
 
 from __future__ import annotations
 
-from hashlib import sha256
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -11,141 +11,108 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
 from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file_name, profile_page
 from viz_app.export.tables import labelled_csv
-from viz_app.pages.profiles import COUNTED, PROFILES, of_head, of_neuron, of_token
-from viz_app.pages.profiles.counted import counted
-from viz_app.shell import frame
+from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, token
+from viz_app.pages.profiles.corpus import count_profiles
+from viz_app.pages.profiles.parts import Profile
 from viz_app.shell.address import end_run
-from viz_app.shell.controls import Upload, control, file_control
+from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import selected_model
 from viz_app.shell.profiles import match_model, profiles_of
-from viz_app.shell.view import View, page_place, write_note, write_reading
-from viz_app.shell.work import Work, poll
+from viz_app.shell.view import View, write_note
+from viz_app.shell.work import poll, work
 
-LARGEST_UPLOAD = 64  # megabytes
-KINDS = dict(zip(PROFILES, (of_head, of_token, of_neuron), strict=True))
-CORPORA = dict(zip(COUNTED, ("With the model", "From a file", "Over a corpus"), strict=True))
-READINGS = dict(zip(PROFILES, (READING, TOKEN_READING, NEURON_READING), strict=True))
+MAX_FILE_MEGABYTES = 64
+KINDS = {"head": head, "token": token, "neuron": neuron}
+READINGS = {"head": READING, "token": TOKEN_READING, "neuron": NEURON_READING}
+FILE_HINT = (
+    "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight profile "
+    "runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the commonest tokens, with "
+    "`--drawn 32` neurons. The file opens here."
+)
 
 
 def draw(page: View) -> None:
-    """Draw the page."""
-    loaded = selected_model()
-    frame.title(
-        "What does a head, a token or a neuron do over a whole corpus?",
-        "One sentence can deceive: here each is counted over thousands of tokens, beside what chance gives.",
-    )
-    if loaded is None:
+    """Draw the profile of the selected head, token or neuron over the selected corpus."""
+    model = selected_model()
+    if model is None:
         end_run()
-    _controls()
-    place = page_place("figure")
+    with page.controls():
+        kind = KINDS[profile_of()]
+        counted()
+        if kind is head:
+            hidden()
+    place = page.figure()
     try:
-        found = _PROFILES[st.session_state.counted](loaded)
-        if found is None:
+        with place:
+            profiles = SOURCES[counted.value](model)
+        if profiles is None:
             end_run()
-        left, right = page_place("figure").columns([2, 3], gap="large")
-        place = right
-        kind = KINDS[st.session_state.about]
+        left, place = page.figure().columns([2, 3], gap="large")
         with left:
-            one = kind.choose(found, loaded)
+            profile = kind.select_profile(profiles, model)
     except Refused as error:
         place.info(with_help(error_sentence(error)), icon=":material/info:")
         end_run()
-    with right:
-        kind.draw(found, one)
-        write_note(f"Corpus: {escape_markdown(found.corpus_name)}, {one.tokens:,} tokens.")
-    kind.draw_below(one)
-    write_reading(READINGS[st.session_state.about])
+    with place:
+        kind.draw(profiles, profile)
+        write_note(f"Corpus: {escape_markdown(profiles.corpus_name)}, {profile.tokens:,} tokens.")
+    kind.draw_details(profile)
+    page.read(READINGS[profile_of.value])
     with st.container(horizontal=True, gap="small"):
-        name = file_name(found, one)
-        st.download_button(
-            "This profile (CSV)", lambda: labelled_csv(profile_columns([one])), f"{name}.csv", "text/csv",
-            on_click="ignore", icon=":material/table:", key="profile_csv",
-        )  # fmt: skip
-        st.download_button(
-            "This profile (HTML)", lambda: profile_page(found, one), f"{name}.html", "text/html",
-            on_click="ignore", icon=":material/html:", key="profile_html",
-        )  # fmt: skip
-        if st.session_state.counted == "corpus":
-            st.download_button(
-                f"All {len(found.all_profiles):,} (JSON)", lambda: profiles_json(found), "profiles.json",
-                "application/json", on_click="ignore", icon=":material/save:", key="profile_json",
-                help="All that was counted; it opens here again, *From a file*",
-            )  # fmt: skip
-        kind.draw_way(one, loaded)
+        _draw_files(profiles, profile)
+        kind.draw_link(profile, model)
 
 
-def _controls() -> None:
-    """What is shown, and over which corpus it was counted."""
-    with page_place("controls").container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        control(
-            st.segmented_control, "Of a", "about", options=PROFILES, required=True, label_visibility="collapsed",
-            format_func=str.capitalize,
-        )  # fmt: skip
-        control(
-            st.segmented_control, "Counted over", "counted", options=COUNTED, required=True,
-            label_visibility="collapsed", format_func=CORPORA.__getitem__,
-        )  # fmt: skip
-        if st.session_state.about == "head":
-            control(
-                st.toggle, "Guess first", "hidden",
-                help="Ten looks of the head, and nothing else: say what it does, then see.",
-            )  # fmt: skip
+def _draw_files(profiles: Profiles, profile: Profile) -> None:
+    name = file_name(profiles, profile)
+    files: dict[str, tuple[Callable[[], str | bytes], str, str, str]] = {
+        "This profile (CSV)": (lambda: labelled_csv(profile_columns([profile])), f"{name}.csv", "text/csv", "table"),
+        "This profile (HTML)": (lambda: profile_page(profiles, profile), f"{name}.html", "text/html", "html"),
+    }
+    if counted.value == "corpus":
+        label = f"All {len(profiles.all_profiles):,} (JSON)"
+        files[label] = (lambda: profiles_json(profiles), "profiles.json", "application/json", "save")
+    for label, (make_file, file, mime, icon) in files.items():
+        help_text = "All that was counted; it opens here again, *From a file*" if icon == "save" else None
+        icon, key = f":material/{icon}:", f"profile_{file.rpartition('.')[2]}"
+        st.download_button(label, make_file, file, mime, key, help_text, on_click="ignore", icon=icon)
 
 
-def _of_model(loaded: LoadedModel) -> Profiles | None:
-    """Those that come with a bundled model; None, and what to do, where none do."""
-    found = profiles_of(loaded)
-    if found is None:
-        name = escape_markdown(shown_name(loaded.name))
-        st.info(
-            with_help(f"No profiles come with {name}: count some over a corpus, or open a file of them."),
-            icon=":material/info:",
-        )
-    return found
+def _profiles_of_model(model: LoadedModel) -> Profiles | None:
+    """Return the profiles that are installed with a model; None if there are none."""
+    profiles = profiles_of(model)
+    if profiles is None:
+        hint = "count some over a corpus, or open a file of them."
+        name = escape_markdown(shown_name(model.name))
+        st.info(with_help(f"No profiles come with {name}: {hint}"), icon=":material/info:")
+    return profiles
 
 
-def _of_file(loaded: LoadedModel) -> Profiles | None:
-    """Those of a file that was given; None until it is there, and where they are another model's."""
-    with page_place("figure"):
-        upload = file_control(
-            st, "Profiles of this model (.json, .json.gz)", "own_profiles",
-            types=["json", "gz"], megabytes=LARGEST_UPLOAD,
-        )  # fmt: skip
-        if upload is None:
-            write_note(
-                "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight "
-                "profile runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the "
-                "commonest tokens, with `--drawn 32` neurons. The file opens here."
-            )
-            return None
-        found = _read(upload)
-        if found is None:
-            return None
-        if not match_model(found, loaded):
-            st.info(
-                with_help(
-                    f"These profiles are of {escape_markdown(found.model)}, and "
-                    f"{escape_markdown(shown_name(loaded.name))} has other weights: choose that model, or other "
-                    "profiles. "
-                    "Where an earlier version of Headlight wrote them, `headlight index` and `headlight profile` make "
-                    "them again."
-                ),
-                icon=":material/info:",
-            )
-            return None
-        return found
+def _profiles_of_file(model: LoadedModel) -> Profiles | None:
+    """Return the profiles of an uploaded file; None while there is none, and for those of another model."""
+    label = "Profiles of this model (.json, .json.gz)"
+    upload = file_control(st, label, "own_profiles", types=["json", "gz"], megabytes=MAX_FILE_MEGABYTES)
+    if upload is None:
+        write_note(FILE_HINT)
+        return None
+    profiles = poll(_read_file(upload)).value
+    if profiles is None or match_model(profiles, model):
+        return profiles
+    mismatch = (
+        f"These profiles are of {escape_markdown(profiles.model)}, and {escape_markdown(shown_name(model.name))} has "
+        "other weights: choose that model, or other profiles. Where an earlier version of Headlight wrote them, "
+        "`headlight index` and `headlight profile` make them again."
+    )
+    st.info(with_help(mismatch), icon=":material/info:")
+    return None
 
 
-_PROFILES = dict(zip(COUNTED, (_of_model, _of_file, counted), strict=True))
+SOURCES = {"model": _profiles_of_model, "file": _profiles_of_file, "corpus": count_profiles}
 
 
-def _read(upload: Upload) -> Profiles | None:
-    """An uploaded file; None while it is read. Raises Refused for any other file."""
-
-    def read(report: object) -> Profiles:
-        with upload.on_disk() as path:
-            return read_profiles(path)
-
-    return poll(Work(("profiles", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value
+@work("Reading {upload}")
+def _read_file(upload: Upload) -> Profiles:
+    with upload.on_disk() as path:
+        return read_profiles(path)

@@ -1,4 +1,4 @@
-"""What profiles of heads, tokens and neurons are drawn with alike."""
+"""Parts of the page that profiles of heads, tokens and neurons have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.studies.profiles import TENTHS, GroupShare, TokenExample, WordCount
+from bert_core.studies.profiles import GroupShare, HeadProfile, NeuronProfile, TokenExample, TokenProfile, WordCount
 from viz_app.export.profiles import (
     BAR_NAMES,
     ORDERED_QUESTIONS,
@@ -19,133 +19,147 @@ from viz_app.export.profiles import (
     tenth_names,
 )
 from viz_app.figures.profiles import share_bars
-from viz_app.pages.profiles import QUESTIONS
-from viz_app.shell.controls import control
+from viz_app.pages.profiles import ASPECTS, aspect, tenth
 from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.params import Param
 from viz_app.shell.view import chart, write_heading, write_note
 
+Profile = HeadProfile | TokenProfile | NeuronProfile
 
-def choose_question(bars: Mapping[str, Sequence[GroupShare]], first: str | None = None) -> str:
-    """The control of what is asked, of those that the profile answers; the one that is shown.
 
-    first: before one was asked; the first of all where it is None.
+def select_aspect(bars: Mapping[str, Sequence[GroupShare]], default: str | None = None) -> str:
+    """Draw the control of the aspect, and return the aspect that the figure shows, one of those of the profile.
+
+    default: instead of an aspect that the profile does not have; its first one if None.
     """
-    there, state = [name for name in QUESTIONS if name in bars], st.session_state
-    if state.asked_of not in there:  # asked of another profile
-        state.asked_of = first or there[0]
-    asked: str = control(
-        st.segmented_control, "Ask", "asked_of", options=there, format_func=QUESTION_TITLES.__getitem__, required=True,
-        label_visibility="collapsed",
-    )  # fmt: skip
-    return asked
+    options = [name for name in ASPECTS if name in bars]
+    if aspect.value not in options:
+        aspect.set(default or options[0])
+    return aspect(options=options, format_func=QUESTION_TITLES.__getitem__)
 
 
-def ask_anew() -> None:
-    """Ask first what another one answers first, not what was asked of the one before it."""
-    st.session_state.asked_of = QUESTIONS[0]
+def reset_aspect() -> None:
+    """Show the default aspect of the next profile instead of the selected one."""
+    aspect.set(ASPECTS[0])
 
 
-def draw_bars(asked: str, bars: Sequence[GroupShare], name: str, *, of: str, title: str, form: str = ".0%") -> None:
-    """The shares beside chance. name, of: whose they are, in words and in the legend. title: what they are."""
-    shown = largest(bars, in_order=asked in ORDERED_QUESTIONS)
+def draw_bars(
+    name: str,
+    bars: Mapping[str, Sequence[GroupShare]],
+    profile_name: str,
+    *,
+    legend: str,
+    title: str,
+    form: str = ".0%",
+) -> None:
+    """Draw the shares of an aspect, compared with chance.
+
+    profile_name, legend: what has the profile, in the description and in the legend. title, form: of the shares.
+    """
+    largest_bars = largest(bars[name], in_order=name in ORDERED_QUESTIONS)
+    names = [BAR_NAMES.get(bar.name, bar.name) for bar in largest_bars]
+    shares, chances = [bar.share for bar in largest_bars], [bar.chance for bar in largest_bars]
+    values = zip(names, shares, chances, strict=True)
+    alt = ", ".join(f"{label} {share:{form}}, {chance:{form}}" for label, share, chance in values)
     chart(
-        share_bars(
-            [BAR_NAMES.get(bar.name, bar.name) for bar in shown], [bar.share for bar in shown],
-            [bar.chance for bar in shown], series_name=of, title=title, form=form,
-        ),
-        key="profile_bars", grows=False, config={"displayModeBar": False},
-        alt=f"{title} of {name}, beside chance: "
-        + ", ".join(f"{BAR_NAMES.get(bar.name, bar.name)} {bar.share:{form}}, {bar.chance:{form}}" for bar in shown),
-    )  # fmt: skip
+        share_bars(names, shares, chances, series_name=legend, title=title, form=form),
+        key="profile_bars",
+        grows=False,
+        config={"displayModeBar": False},
+        alt=f"{title} of {profile_name}, beside chance: {alt}",
+    )
 
 
-def draw_words(joined: Iterable[WordCount], title: str, key: str) -> None:
-    """Words, or pairs of words, with their times and those by chance."""
+def draw_words(words: Iterable[WordCount], title: str, key: str) -> None:
+    """Draw words, or pairs of words, with their counts and those expected by chance."""
     write_heading(title)
-    rows = [
-        {
-            **({} if word.query is None else {"from": word.query}), "to" if word.query else "word": word.key,
-            "times": word.times, "by chance": word.expected,
-        }
-        for word in joined
-    ]  # fmt: skip
+    rows: list[dict[str, object]] = []
+    for word in words:
+        names = {"from": word.query, "to": word.key} if word.query else {"word": word.key}
+        rows.append({**names, "times": word.times, "by chance": word.expected})
     draw_table(rows, key)
 
 
 def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
-    """Rows with what they are by chance; a sentence where there are none."""
-    if not rows:
+    """Draw counts with those expected by chance, or a sentence if there are none."""
+    if rows:
+        formats = {"by chance": st.column_config.NumberColumn(format="%.1f")}
+        st.dataframe(rows, hide_index=True, key=f"profile_{key}", column_config=formats)
+    else:
         write_note("None is clearly above chance.")
-        return
-    st.dataframe(
-        rows, hide_index=True, key=f"profile_{key}",
-        column_config={"by chance": st.column_config.NumberColumn(format="%.1f")},
-    )  # fmt: skip
 
 
-def draw_alike(
-    of: str, title: str, says: str, names: tuple[str, str], rows: Sequence[tuple[str, float, Any]],
-    take: Callable[[Any], None], form: str = "%.2f",
-) -> None:  # fmt: skip
-    """Others that are alike, and how much; a click on a line takes it.
+def draw_similar(
+    name: str,
+    title: str,
+    note: str,
+    rows: Sequence[Mapping[str, object]],
+    values: Sequence[Any],
+    select: Callable[[Any], None],
+    form: str = "%.2f",
+) -> None:
+    """Draw the most similar profiles as a table; a click on a row selects its profile.
 
-    of: whom they are like. names: of the two columns. rows: how each is written, the number, and what `take` is called
-    with, None for one that cannot be taken.
+    name: of the profile. rows: with two columns, the name and a number. values: with which `select` is called, by row;
+    None for a row that cannot be selected.
     """
     write_heading(title)
-    write_note(says)
-    key = f"profile_alike_{of}"  # a line of another table is another line
+    write_note(note)
+    key = f"profile_alike_{name}"  # a selected row does not remain selected in the next table
+    formats = {column: st.column_config.NumberColumn(format=form) for row in rows[:1] for column in list(row)[1:]}
     st.dataframe(
-        [dict(zip(names, row[:2], strict=True)) for row in rows], hide_index=True, key=key,
-        on_select=partial(_take_line, key, [row[2] for row in rows], take), selection_mode="single-row",
-        column_config={names[1]: st.column_config.NumberColumn(format=form)},
-    )  # fmt: skip
+        rows,
+        hide_index=True,
+        key=key,
+        on_select=partial(_select_row, key, values, select),
+        selection_mode="single-row",
+        column_config=formats,
+    )
 
 
-def _take_line(key: str, lines: Sequence[Any], take: Callable[[Any], None]) -> None:
-    if (rows := st.session_state[key].selection.rows) and lines[rows[0]] is not None:
-        take(lines[rows[0]])
+def _select_row(key: str, values: Sequence[Any], select: Callable[[Any], None]) -> None:
+    rows = st.session_state[key].selection.rows
+    if rows and values[rows[0]] is not None:
+        select(values[rows[0]])
 
 
-def choose_tenth(*ends: str) -> int:
-    """The control of the tenth of which sentences are shown, from 0. ends: how the first and the last are called."""
+def select_tenth(*ends: str) -> int:
+    """Draw the control of the tenth whose sentences are shown, and return it from 0. ends: names of first and last."""
     names = tenth_names(*ends)
-    tenth: int = control(
-        st.segmented_control, "Tenth", "tenth", options=list(range(1, TENTHS + 1)),
-        format_func=lambda number: names[number - 1], required=True, label_visibility="collapsed",
-    )  # fmt: skip
-    return tenth - 1
+    return tenth(format_func=lambda number: names[number - 1]) - 1
 
 
-def choose_from(
-    label: str, name: str, there: Mapping[Any, str], *, on_change: Callable[[], None] | None = None
-) -> Any:  # fmt: skip
-    """The control of one of those that have a profile; there: how each is written, by what the address has of it.
+def select_listed(param: Param[Any], labels: Mapping[Any, str], on_change: Callable[[], None] | None = None) -> Any:
+    """Draw the control of a parameter whose values have profiles, and return its value.
 
-    Says so where a link asks for one that has none, and takes the first. on_change: called when another was chosen.
+    Writes a note if the address names a value without a profile, and selects the first. labels: by value.
     """
-    wanted = st.session_state[name]
-    chosen = control(
-        st.selectbox, label, name, options=list(there), format_func=there.__getitem__, first=next(iter(there)),
-        on_change=on_change,
-    )  # fmt: skip
-    if wanted and wanted not in there:
-        written = wanted if isinstance(wanted, str) else neuron_name(*wanted)
-        st.info(
-            with_help(f"There is no profile of {escape_markdown(written)} here; {len(there)} others are in the list."),
-            icon=":material/info:",
-        )
-    return chosen
+    value = param.value
+    if value not in labels:
+        param.set(next(iter(labels)))
+    selected = param(options=list(labels), format_func=labels.__getitem__, on_change=on_change)
+    if value and value not in labels:
+        name = value if isinstance(value, str) else neuron_name(*value)
+        note = f"There is no profile of {escape_markdown(name)} here; {len(labels)} others are in the list."
+        st.info(with_help(note), icon=":material/info:")
+    return selected
 
 
-def draw_seen(seen: Sequence[TokenExample], value: str) -> None:
-    """Tokens in their sentences. value: what the number of each is."""
-    st.dataframe(
-        [{"token": one.text[slice(*one.at)], value: one.value, "sentence": mark_example(one), "line": one.line}
-         for one in seen],
-        hide_index=True, key="profile_tenth",
-        column_config={
-            value: st.column_config.NumberColumn(format="%.2f"),
-            "sentence": st.column_config.TextColumn(width="large"),
-        },
-    )  # fmt: skip
+def draw_examples(examples: Sequence[TokenExample], value: str) -> None:
+    """Draw tokens in their sentences. value: the name of their number."""
+    rows = [
+        {
+            "token": example.text[slice(*example.at)],
+            value: example.value,
+            "sentence": mark_example(example),
+            "line": example.line,
+        }
+        for example in examples
+    ]
+    draw_sentences(rows, **{value: st.column_config.NumberColumn(format="%.2f")})
+
+
+def draw_sentences(rows: Sequence[Mapping[str, object]], **formats: Any) -> None:
+    """Draw a table with a column of sentences. formats: of other columns."""
+    formats["sentence"] = st.column_config.TextColumn(width="large")
+    st.dataframe(rows, hide_index=True, key="profile_tenth", column_config=formats)

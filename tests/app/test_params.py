@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from bert_core import Refused
 from viz_app.pages import PAGES
@@ -119,6 +120,31 @@ def test_a_name_means_one_thing() -> None:
         params_of_pages((*PAGES, page))
     with pytest.raises(ValueError, match="text"):
         merge_params([[Param("text")], [Param("text")]])
+
+
+def draw_params() -> None:
+    """Draw a multiselect, and a selectbox that has None as an option."""
+    from viz_app.shell.params import Param
+
+    Param("tokens", list, widget="multiselect", label="Tokens")(options=range(4))
+    Param("centre", None, widget="selectbox", label="Centre")(options=[None, 3, 5], format_func=str)
+
+
+def test_a_multiselect_keeps_the_options_of_its_list() -> None:
+    """Values that are no option any more are removed, and the others stay."""
+    app = AppTest.from_function(draw_params, default_timeout=60)
+    app.session_state.tokens = [1, 3, 9]
+    app.run()
+    assert not app.exception and app.multiselect(key="tokens").value == [1, 3]
+
+
+def test_none_can_be_selected_if_it_is_an_option() -> None:
+    """It replaces a value that was selected before, instead of being taken for an emptied control."""
+    app = AppTest.from_function(draw_params, default_timeout=60).run()
+    app.selectbox(key="centre").set_value(5).run()
+    assert app.session_state.centre == 5
+    app.selectbox(key="centre").set_value(None).run()
+    assert app.session_state.centre is None and not app.exception
 
 
 def test_a_page_stands_in_the_folder_of_its_path() -> None:

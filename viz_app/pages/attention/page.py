@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -106,10 +106,8 @@ def _draw_controls(page: View) -> None:
 
 
 def _draw_weights() -> None:
-    text = st.text_input(
-        "Weights", write_weights(weights.value), placeholder="by importance, or 2, 1, 0.5", help=WEIGHTS_HELP,
-        width=210, label_visibility="collapsed",
-    )  # fmt: skip
+    look: dict[str, Any] = {"placeholder": "by importance, or 2, 1, 0.5", "width": 210, "label_visibility": "collapsed"}
+    text = st.text_input("Weights", write_weights(weights.value), help=WEIGHTS_HELP, **look)
     weights.set(parse_weights(text))
 
 
@@ -166,37 +164,24 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
 
 
 @cached
-def _role_figures(maps: SelectedMaps) -> RoleFigures:
-    return role_figures(renormalised_attention(maps.run), maps.selection.encoding)
-
-
-@cached
-def _roles(maps: SelectedMaps) -> list[list[Role | None]]:
-    return roles_of_heads(role_scores(renormalised_attention(maps.run), maps.selection.encoding))
+def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
+    attention, encoding = renormalised_attention(maps.run), maps.selection.encoding
+    return role_figures(attention, encoding), roles_of_heads(role_scores(attention, encoding))
 
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Draw every head as a thumbnail of at most `size` rows and columns, in the selected order."""
-    existing, figures, roles = maps.run.existing_heads, _role_figures(maps), _roles(maps)
-    layers, heads = existing.shape
+    existing, (figures, roles) = maps.run.existing_heads, _roles(maps)
     sorts = figures._asdict() | {"role": role_ranks(roles)}
     substitute = maps.selection.encoding.special_tokens.substitute_in
     titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
     head_grid(
-        layers=layers,
-        heads=heads,
-        thumbnails=maps.thumbnails(size),
-        signed=maps.is_signed,
-        mode="select",
-        selected=st.session_state.head,
-        off=maps.selection.off,
+        layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, signed=maps.is_signed,
+        thumbnails=maps.thumbnails(size), mode="select", selected=st.session_state.head, key="grid", on_click=on_click,
         titles=[[substitute(title) for title in row] for row in titles],
         order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
         rows=None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist(),
-        existing=existing,
-        key="grid",
-        on_click=on_click,
-    )
+    )  # fmt: skip
     write_note(
         "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
         + SORT_NOTES.get(head_sort.value, "")
@@ -216,24 +201,13 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode, export_place: DeltaGenerato
     )
     existing_heads = [number for number in choice.heads if existing[layer, number]]
     attention_view(
-        values,
-        queries,
-        keys,
-        choice=choice,
-        layers=len(existing),
-        mode=mode,
-        combined=combined,
+        values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
         vectors=None if vectors is None else Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
-        signed=maps.is_signed,
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
-        unit=UNITS[maps.quantity],
-        preload=maps.all_heads(),
-        grid="grid",
-        key="large",
-        on_change=choose_view,
-    )
+        unit=UNITS[maps.quantity], preload=maps.all_heads(), grid="grid", key="large", on_change=choose_view,
+    )  # fmt: skip
     with export_place:
         if vectors is None:
             exported_view = maps.export_view(choice, as_one=combined is not None)

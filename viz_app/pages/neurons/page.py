@@ -18,16 +18,8 @@ from viz_app.figures.causes import map_width, two_places, value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
-from viz_app.pages.neurons import EXAMPLE, NEURON, neuron, neuron_cell, ranked, times
-from viz_app.pages.neurons.activations import (
-    DRAWS,
-    attribute_answer,
-    inputs,
-    promote_words,
-    read_activations,
-    strongest,
-    suppress,
-)
+from viz_app.pages.neurons import EXAMPLE, NEURON, activations, neuron, neuron_cell, ranked, times
+from viz_app.pages.neurons.activations import DRAWS, inputs, strongest
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
 from viz_app.shell.downloads import table_button
@@ -75,8 +67,8 @@ def draw(page: View) -> None:
     page.read(READING)
 
 
-def _activations(selection: Selection) -> NeuronRun:
-    return wait_for(read_activations(*inputs(selection)))
+def _read(selection: Selection) -> NeuronRun:
+    return wait_for(activations.read_activations(*inputs(selection)))
 
 
 def _current_cell(selection: Selection) -> tuple[int, int]:
@@ -87,7 +79,7 @@ def _current_cell(selection: Selection) -> tuple[int, int]:
         return cell
     selected = _selected_neuron(selection)
     if selected is not None:
-        return selected[0], int(np.abs(_activations(selection).activations[selected[0], :, selected[1]]).argmax())
+        return selected[0], int(np.abs(_read(selection).activations[selected[0], :, selected[1]]).argmax())
     return layers - 1, next(iter(selection.encoding.mask_positions), min(1, tokens - 1))
 
 
@@ -127,7 +119,7 @@ def _select_cell(first_row: int) -> None:
 
 def _draw_list(selection: Selection, layer: int, position: int) -> tuple[int, int] | None:
     """Draw the strongest neurons of a cell with the words that they promote; return the neuron to show in detail."""
-    numbers, run = strongest(*inputs(selection), ranked.value), _activations(selection)
+    numbers, run = strongest(*inputs(selection), ranked.value), _read(selection)
     neurons = [number for number in numbers.neurons[layer, position].tolist() if number >= 0]
     write_heading(f"L{layer} at {escape_markdown(selection.encoding.labels[position])}")
     if not neurons:
@@ -142,7 +134,7 @@ def _draw_list(selection: Selection, layer: int, position: int) -> tuple[int, in
         "adds": run.contributions[layer, position, neurons].tolist(),
     }
     for name, tuned in _lenses(selection, layer).items():
-        raised = wait_for(promote_words(*inputs(selection), layer, neurons, [position], tuned)).raised
+        raised = wait_for(activations.promote_words(*inputs(selection), layer, neurons, [position], tuned)).raised
         columns[f"promotes ({name.lower()})"] = [_join_words(selection, pieces[:4]) for pieces in raised]
     st.dataframe(
         columns,
@@ -176,7 +168,7 @@ def _join_words(selection: Selection, pieces: np.ndarray) -> str:
 
 def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
     """Draw the activations of a neuron along the text, the words that it promotes, and the control that scales it."""
-    encoding, values = selection.encoding, _activations(selection).activations[layer, :, number]
+    encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
     peak = int(np.abs(values).argmax())
     write_heading(f"L{layer} neuron {number}")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -198,7 +190,7 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
             token = protect_terms(escape_markdown(encoding.labels[peak]))
             for place, positions in ((f"at {token}, where it fires most", [peak]), ("mean of all tokens", None)):
                 write_line(f"**{name}**, {place}")
-                words = wait_for(promote_words(*inputs(selection), layer, [number], positions, tuned))
+                words = wait_for(activations.promote_words(*inputs(selection), layer, [number], positions, tuned))
                 _write_words(selection, words)
         _draw_scaling(layer, number)
 
@@ -238,7 +230,7 @@ def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
     if target is None:
         show_missing_target(selection, "There is no answer yet that could rest on neurons")
         return
-    result = confirm("Turn up the neurons of each layer", attribute_answer(*inputs(selection), target))
+    result = confirm("Turn up the neurons of each layer", activations.attribute_answer(*inputs(selection), target))
     if result is None:
         return
     scores = result.neuron_scores
@@ -270,7 +262,7 @@ def _draw_suppression(selection: Selection, target: Target, result: NeuronAttrib
     count = max(1, min(SUPPRESSED_NEURONS, len(selection.loaded.config.neurons_of(layer)) // 20))
     numbers = _strongest_first(result.neuron_scores[layer])[:count]
     pairs = [(layer, number) for number in numbers]
-    works = [suppress(*inputs(selection), target, pairs, random_pool) for random_pool in ("all", "active")]
+    works = [activations.suppress(*inputs(selection), target, pairs, random_pool) for random_pool in ("all", "active")]
     try:
         results = confirm(
             f"Switch off the {count} strongest of L{layer}, and {DRAWS} times {count} random ones", *works
@@ -303,6 +295,8 @@ def _draw_suppression(selection: Selection, target: Target, result: NeuronAttrib
 
 def _csv(selection: Selection, order: str) -> bytes:
     result = (
-        None if selection.target is None else finished_result(attribute_answer(*inputs(selection), selection.target))
+        None
+        if selection.target is None
+        else finished_result(activations.attribute_answer(*inputs(selection), selection.target))
     )
-    return labelled_csv(neuron_columns(_activations(selection), strongest(*inputs(selection), order), result))
+    return labelled_csv(neuron_columns(_read(selection), strongest(*inputs(selection), order), result))

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    Device,
-    PairColumn,
-    ProgressPrinter,
-    TextColumn,
-    encode,
-    file_argument,
-    load,
-    note,
-    note_progress,
-    option,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import file_argument, option
 from viz_app.cli.tables import print_csv, print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -37,11 +27,11 @@ def answer(
     ] = None,
     question: Annotated[str | None, option("The question.")] = None,
     context: Annotated[str | None, option("The text in which its answer stands.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
     top_k: Annotated[int, option("How many answers to one question.", min=1)] = 5,
     as_json: Annotated[bool, option("As JSON, with the places of each answer.", "--json")] = False,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.
 
@@ -63,12 +53,12 @@ def answer(
         raise Refused("--text and --pair name the columns of a table: give one")
     if file is not None and as_json:
         raise Refused("--json is for one question, and a file was given")
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     loaded.require_head("reader", "`headlight finetune` can teach it")
     if file is not None and has_answers:
         from bert_core.training.answers import reader_scores
 
-        typer.echo("\n".join(reader_scores(loaded, file, report=note_progress).table()))
+        typer.echo("\n".join(reader_scores(loaded, file, report=shared.note_progress).table()))
         return
     if file is not None:
         assert text is not None and pair is not None  # both were checked
@@ -77,7 +67,7 @@ def answer(
     assert question is not None and context is not None
     if not context.strip():
         raise Refused("there is no context: type the text in which the answer stands")
-    run = bert_core.capture(loaded, encode(loaded, question, context))
+    run = bert_core.capture(loaded, shared.encode(loaded, question, context))
     if as_json:
         best, no_answer = _best_spans(run, top_k)
         print_json({"answers": [asdict(span) for span in best], "none": asdict(no_answer)})
@@ -106,7 +96,7 @@ def _print_answers(loaded: LoadedModel, file: Path, text: str, pair: str) -> Non
 
     columns, rows, truncated = Columns(text, pair), list[tuple[object, ...]](), 0
     check_rows(file, columns, pairs=True)
-    report = ProgressPrinter()
+    report = shared.ProgressPrinter()
     for line in (line for shard in row_shards(file, columns) for line in shard.lines):
         try:
             encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=loaded.config.max_position_embeddings)
@@ -119,5 +109,7 @@ def _print_answers(loaded: LoadedModel, file: Path, text: str, pair: str) -> Non
         rows.append((line.number, line.text, span_text, *numbers))
         report(None, f"{len(rows):,} questions")
     if truncated:
-        note(f"{truncated:,} of {len(rows):,} contexts did not fit: what stands behind their beginning was not read")
+        shared.note(
+            f"{truncated:,} of {len(rows):,} contexts did not fit: what stands behind their beginning was not read"
+        )
     print_csv(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ProgressPrinter, TextColumn, column, input_file, load, note, option
+from viz_app.cli import shared
+from viz_app.cli.shared import column, input_file, option
 from viz_app.cli.tables import print_csv, print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -23,7 +24,7 @@ def choose(
         list[str] | None, typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")
     ] = None,
     table: Annotated[Path | None, input_file("Many questions instead: a table.")] = None,
-    text: TextColumn = None,
+    text: shared.TextColumn = None,
     choice: Annotated[
         list[str] | None, column("A column of choices, given again for each; where it is empty is none.")
     ] = None,
@@ -31,7 +32,7 @@ def choose(
         str | None, column("The column of the right choice: its number from 0, or its column's name.")
     ] = None,
     as_json: Annotated[bool, option("As JSON, in the order given, with the logits.", "--json")] = False,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first.
 
@@ -48,13 +49,13 @@ def choose(
         if text is None or not choice or len(choice) < 2:
             columns = "the questions (--text) and each that holds an answer (--choice, two or more)"
             raise Refused(missing_columns_message(identify(table), columns))
-        _print_choices(load(model, device), table, text, choice, label)
+        _print_choices(shared.load(model, device), table, text, choice, label)
         return
     if text or choice or label:
         raise Refused("--text, --choice and --label name the columns of a table: give --table")
     if question is None or not choices:
         raise Refused("give a question and its choices, or --table and many of them")
-    scores = bert_core.choose(load(model, device), question, choices)
+    scores = bert_core.choose(shared.load(model, device), question, choices)
     if as_json:
         values = zip(scores.choices, scores.probabilities.tolist(), scores.logits.tolist(), strict=True)
         rows = [{"choice": name, "probability": share, "logit": logit} for name, share, logit in values]
@@ -68,7 +69,7 @@ def _print_choices(loaded: LoadedModel, file: Path, text: str, choices: list[str
     """Print the choice of each row, and the probabilities, as CSV; the accuracy is noted on stderr."""
     from bert_core.run.multiple_choice import score_choices
 
-    rows, report = _read_rows(loaded, file, text, choices, label), ProgressPrinter()
+    rows, report = _read_rows(loaded, file, text, choices, label), shared.ProgressPrinter()
     columns: dict[str, list[object]] = {name: [] for name in ("row", "question", "chosen", "choice")}
     columns |= {f"p({name})": [] for name in choices} | ({} if label is None else {"right": []})
     correct = 0
@@ -83,7 +84,7 @@ def _print_choices(loaded: LoadedModel, file: Path, text: str, choices: list[str
             column_values.append(value)
         report(number / len(rows), f"{number:,} of {len(rows):,} questions")
     if label is not None:
-        note(f"{correct:,} of {len(rows):,} right ({correct / len(rows):.1%})")
+        shared.note(f"{correct:,} of {len(rows):,} right ({correct / len(rows):.1%})")
     print_csv(columns)
 
 

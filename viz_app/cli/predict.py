@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import DEFAULT_MODEL, Cuts, Device, ModelName, additions, encode, load, note, option, with_cuts
+from viz_app.cli import shared
+from viz_app.cli.shared import option
 from viz_app.cli.tables import print_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -24,31 +25,31 @@ def predict(
     head: Annotated[
         list[str] | None, option("Only this trained head of the model; may be given again.", metavar="NAME")
     ] = None,
-    model: ModelName = DEFAULT_MODEL,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     top_k: Annotated[int, option("How many pieces for each [MASK], classes or answers.", min=1)] = 5,
     as_json: Annotated[bool, option("As one JSON object, with the rows of each head.", "--json")] = False,
-    cut: Cuts = "",
-    device: Device = "auto",
+    cut: shared.Cuts = "",
+    device: shared.Device = "auto",
 ) -> None:
     """What every trained head of a model predicts: pieces at each [MASK], classes, tags, an answer, what follows."""
     import bert_core
     from bert_core.task_heads import TASK_HEADS
 
-    loaded = load(model, device)
-    encoding = encode(loaded, text, pair)
+    loaded = shared.load(model, device)
+    encoding = shared.encode(loaded, text, pair)
     heads = _trained_heads(loaded, head or ())
     lacks_word_head = bool(encoding.mask_positions) and not head and not loaded.has_head("words")
-    run = bert_core.capture(with_cuts(loaded, cut), encoding, top_k=top_k)
+    run = bert_core.capture(shared.with_cuts(loaded, cut), encoding, top_k=top_k)
     readouts = {task_head.name: task_head.readouts(loaded, run, top_k) for task_head in heads}
     silent = [name for name, head_readouts in readouts.items() if not head_readouts]
     if lacks_word_head and len(silent) == len(heads):
         loaded.require_head("words", "it cannot guess words")
     if len(silent) == len(heads) or (head and silent):
-        advice = additions(encoding, heads) or [f"its trained heads are {', '.join(readouts) or 'none'}"]
+        advice = shared.additions(encoding, heads) or [f"its trained heads are {', '.join(readouts) or 'none'}"]
         with_head = f" with the head {', '.join(silent)}" if head else ""
         raise Refused(f"{loaded.name} predicts nothing of this text{with_head}: {' or '.join(advice)}")
     if lacks_word_head:
-        note(f"{loaded.name} {TASK_HEADS['words'].missing_reason(loaded)}: it cannot guess words")
+        shared.note(f"{loaded.name} {TASK_HEADS['words'].missing_reason(loaded)}: it cannot guess words")
     if as_json:
         print_json(
             {
@@ -66,14 +67,14 @@ def predict(
 def nsp(
     first: Annotated[str, typer.Argument(metavar="A", help="The first text.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The text that may follow it.")],
-    model: ModelName = DEFAULT_MODEL,
-    cut: Cuts = "",
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    cut: shared.Cuts = "",
+    device: shared.Device = "auto",
 ) -> None:
     """Whether the second text follows the first."""
     if not second.strip():
         raise Refused("there is no second text: type at least one word")
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     run = _run_for("next", "it cannot say what follows", loaded, first, second, cut)
     typer.echo("\n".join(_next_lines(loaded, run)))
 
@@ -81,15 +82,15 @@ def nsp(
 def replaced(
     text: Annotated[str, typer.Argument(help="A text, maybe with a word in it that does not belong there.")],
     pair: Annotated[str | None, option("A second text.")] = None,
-    model: ModelName = DEFAULT_MODEL,
-    cut: Cuts = "",
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    cut: shared.Cuts = "",
+    device: shared.Device = "auto",
 ) -> None:
     """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     run = _run_for("detector", "choose the discriminator of an ELECTRA", loaded, text, pair, cut)
     if run.encoding.mask_positions:
-        note(f"{model} has never read a {run.encoding.special_tokens.mask}: leave it out for a fair answer")
+        shared.note(f"{model} has never read a {run.encoding.special_tokens.mask}: leave it out for a fair answer")
     typer.echo("\n".join(_detector_lines(loaded, run)))
 
 
@@ -97,13 +98,13 @@ def tags(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that tags words.")],
     as_json: Annotated[bool, option("As JSON, one object a text: its words and spans.", "--json")] = False,
-    cut: Cuts = "",
-    device: Device = "auto",
+    cut: shared.Cuts = "",
+    device: shared.Device = "auto",
 ) -> None:
     """The tag of every word, and the spans that they come to: names, parts of speech."""
     import bert_core
 
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     for number, text in enumerate(texts):
         run = _run_for("tagger", "`headlight finetune` can teach it", loaded, text, None, cut)
         if as_json:
@@ -138,7 +139,7 @@ def _run_for(head: str, consequence: str, loaded: LoadedModel, text: str, pair: 
     import bert_core
 
     loaded.require_head(head, consequence)
-    return bert_core.capture(with_cuts(loaded, cut), encode(loaded, text, pair), top_k=1)
+    return bert_core.capture(shared.with_cuts(loaded, cut), shared.encode(loaded, text, pair), top_k=1)
 
 
 def _head_lines(head: TaskHead, loaded: LoadedModel, run: ModelRun, max_rows: int) -> Iterator[str]:

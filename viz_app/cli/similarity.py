@@ -98,14 +98,9 @@ def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> Non
         units[sentence] = vector / np.linalg.norm(vector)
         report_count(report, number, len(texts), "texts")
     _note_pooling(loaded)
-    print_csv(
-        {
-            "row": [line.number for line in lines],
-            "first": [line.text for line in lines],
-            "second": [line.pair for line in lines],
-            "cosine": [float(units[line.text] @ units[line.pair or ""]) for line in lines],
-        }
-    )
+    cosines = [float(units[line.text] @ units[line.pair or ""]) for line in lines]
+    rows = [(line.number, line.text, line.pair, cosine) for line, cosine in zip(lines, cosines, strict=True)]
+    print_csv(("row", "first", "second", "cosine"), rows)
 
 
 def _encode(loaded: LoadedModel, text: str) -> Encoding:

@@ -27,11 +27,11 @@ from viz_app.moved_pages import MOVED_PAGES
 from viz_app.streamlit_compat import browser_message_kind, shorten_widget_texts
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-# What a proxy adds to what it passes on.
+# Headers that a proxy adds to a request.
 PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
-MAX_TEXT_CHARACTERS = 200_000  # characters that are read at all, of whatever somebody types
-MAX_ADDRESS_BYTES = 64_000  # bytes of a path and what is asked with it
-MAX_MESSAGE_BYTES = 16 << 20  # of a message when its texts are cut: with more the connection is closed
+MAX_TEXT_CHARACTERS = 200_000  # maximum of any text from a browser
+MAX_ADDRESS_BYTES = 64_000  # of a path with its query
+MAX_MESSAGE_BYTES = 16 << 20  # of a message with cut texts; the connection is closed after a larger one
 HEALTH_PATH, METRICS_PATH = "/_stcore/health", "/_stcore/metrics"  # Streamlit's: the latter says what others do
 ALLOWED_MESSAGES = (
     "rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "deferred_file", "dataframe_chunk",
@@ -41,7 +41,7 @@ ALLOWED_MESSAGES = (
 EMBED_IN = "HEADLIGHT_EMBED_IN"  # the origins of `headlight app --embed-in`, with spaces between
 _ORIGIN = re.compile(r"https?://((\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9-]+|\[[0-9a-f:]+\])(:\d{1,5})?")
 
-shutting_down = threading.Event()  # set when the server was asked to stop: nobody new is let in
+shutting_down = threading.Event()  # set when the server begins to stop; new visitors are refused
 
 
 def is_local_server() -> bool:
@@ -94,7 +94,7 @@ class Guard:
         health = scope["path"].endswith(HEALTH_PATH)
         status, reason = 403, refusal_reason(Headers(scope=scope))
         if health and not is_local_server():
-            reason = None  # a proxy asks by whatever name, and learns nothing
+            reason = None  # a health check of a proxy may use any host name; its answer contains no data
         if shutting_down.is_set() and (health or scope["type"] == "websocket"):
             status, reason = 503, "This server is about to stop: it finishes what runs, and lets nobody in."
         if scope["path"].endswith(METRICS_PATH) and not is_local_server():
@@ -108,14 +108,14 @@ class Guard:
         elif scope["type"] == "websocket":
             await send_message(
                 {"type": "websocket.close", "code": 1008, "reason": reason[:120]}
-            )  # before it is accepted: 403
+            )  # closed before it is accepted: 403
         else:
             await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_message)
 
     def _with_policy(self, send_message: Send) -> Send:
         async def sends(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # One header more: where there is another policy, a browser holds to both.
+                # An additional header: a browser enforces all policies of a response.
                 message = {**message, "headers": [*message["headers"], (b"content-security-policy", self.policy)]}
             await send_message(message)
 
@@ -180,7 +180,7 @@ def _hostname(host: str) -> str:
     """Return a host without its port, in lower case; empty if it is not valid."""
     try:
         parts = urlsplit(f"//{host}")
-        parts.port  # noqa: B018  (raises where it is no number)
+        parts.port  # noqa: B018  (raises for a port that is not a number)
         plain = parts.username is None and not (parts.path or parts.query or parts.fragment)
     except ValueError:
         return ""

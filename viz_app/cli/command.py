@@ -23,8 +23,6 @@ from bert_core.refused import Refused
 from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
-    answer,
-    choose,
     compare,
     draw,
     explain,
@@ -51,35 +49,23 @@ logger.propagate = False  # bugs go to the log of the command, not to the termin
 app = typer.Typer(
     help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
+COMMANDS = (
+    predict.predict, predict.nsp, predict.replaced, predict.tags, score.score, heads.heads, heads.roles,
+    study.faithfulness, draw.attention, predict.answer, predict.choose, patch.patch, probe.probe, neurons.neurons,
+    compare.compare_models, profiles.profile, similarity.similarity, explain.explain, search.index, search.search,
+    prune.prune, prune.prune_curve,
+)  # fmt: skip
+TRAINING = (
+    train.pretrain, train.finetune, train.evaluate, train.tune_lens, train.train_captioner, train.evaluate_captioner,
+)  # fmt: skip
 app.command("app")(serve.open_app)
 app.command("models")(serve.list_models)
-for command in (
-    predict.predict,
-    predict.nsp,
-    predict.replaced,
-    predict.tags,
-    score.score,
-    heads.heads,
-    heads.roles,
-    study.faithfulness,
-    draw.attention,
-):
+for command in (*COMMANDS, *TRAINING):
     app.command()(command)
-app.command()(answer.answer)
-app.command()(choose.choose)
-app.command()(patch.patch)
-app.command()(probe.probe)
-app.command()(neurons.neurons)
-app.command()(compare.compare_models)
-app.command()(profiles.profile)
 app.command("dossier", hidden=True)(profiles.dossier)
-app.command()(similarity.similarity)
-app.command()(explain.explain)
-app.command()(search.index)
-app.command()(search.search)
-app.command()(prune.prune)
-app.command("prune-curve")(prune.prune_curve)
 app.add_typer(lessons.app, name="lessons")
+# Commands that start again with the settings of malloc.
+LONG_COMMANDS = {"faithfulness", *(command.__name__.replace("_", "-") for command in TRAINING)}
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -90,9 +76,6 @@ ADVICE = {  # for errors of the file system
     errno.ENOTDIR: "a part of this path is a file, choose another place",
 }
 MAX_CHARACTERS = 100  # of a text that a message repeats
-TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
-for name in TRAINING:
-    app.command(name)(getattr(train, name.replace("-", "_")))
 
 
 def _restart_with_malloc_settings() -> None:
@@ -125,7 +108,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises KeyboardInterrupt if it is interrupted.
     """
     arguments = list(arguments)
-    if {*TRAINING, "faithfulness"} & set(arguments[:2]):
+    if LONG_COMMANDS & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
         with count_unknown_tokens() as counts:

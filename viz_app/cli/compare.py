@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    Device,
-    FileOfTexts,
-    PairColumn,
-    ProgressPrinter,
-    TextColumn,
-    check_output,
-    column,
-    load,
-    note,
-    option,
-    output_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import column, option, output_file
 from viz_app.cli.tables import print_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -32,11 +21,11 @@ MAX_PRINTED = 10  # heads
 def compare_models(
     before: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     after: Annotated[str, typer.Argument(help="Another, which reads the same tokens.")],
-    file: FileOfTexts,
+    file: shared.FileOfTexts,
     out: Annotated[Path | None, output_file("How each head changed, .csv or .parquet: one row a head.")] = None,
     cka: Annotated[Path | None, output_file("How alike the depths are, .csv or .parquet.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
     label: Annotated[str | None, column("The column of the classes: importance is then that of their loss.")] = None,
     texts: Annotated[int, option("The first so many texts of the file.", min=1, max=100_000)] = 200,
     max_length: Annotated[int, option("Tokens of a text that are read.", min=3, max=65_536)] = 128,
@@ -44,7 +33,7 @@ def compare_models(
         bool, option("Also the importance of each head, and the lens.", "--importance/--no-importance")
     ] = True,
     seed: Annotated[int, option("Of the pieces that are hidden for it.", min=0)] = 0,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """What changed from one model to another: how alike their depths are (CKA), and how each head attends otherwise."""
     from bert_core.studies.compare import check_heads, read_texts, write_depths, write_heads
@@ -53,12 +42,12 @@ def compare_models(
     from bert_core.studies.tables import check_table_suffix
 
     for path in filter(None, (out, cka)):
-        check_output(path, file)
+        shared.check_output(path, file)
         check_table_suffix(path)
     if text is None and (pair or label):
         raise Refused("--pair and --label name columns: say with --text which column holds the texts")
     lines, classes = read_texts(file, None if text is None else Columns(text, pair, label), texts)
-    models = load(before, device), load(after, device)
+    models = shared.load(before, device), shared.load(after, device)
     if out is not None:
         check_heads(*models)
     comparison = compare(
@@ -68,14 +57,14 @@ def compare_models(
         max_length=max_length,
         importance=importance,
         seed=seed,
-        report=ProgressPrinter(),
+        report=shared.ProgressPrinter(),
     )
     if out is not None:
         write_heads(comparison, out)
     if cka is not None:
         write_depths(comparison, cka)
     if comparison.divergence is None:
-        note("the models have not as many layers and heads: their states are compared, their heads are not")
+        shared.note("the models have not as many layers and heads: their states are compared, their heads are not")
     _print_comparison(comparison)
 
 

@@ -9,22 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    TARGET_FORMS,
-    Cuts,
-    Device,
-    ModelName,
-    additions,
-    check_output,
-    encode,
-    load,
-    note,
-    option,
-    parse_heads,
-    with_cuts,
-    write_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import option
 from viz_app.export import FILE_KINDS, PICTURES
 from viz_app.figures.style import Look, use_look
 
@@ -42,7 +28,7 @@ def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
     out: Annotated[Path, option(f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
     pair: Annotated[str | None, option("A second text.")] = None,
-    model: ModelName = DEFAULT_MODEL,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     layer: Annotated[int | None, option("Which layer; layers count from zero.", min=0)] = None,
     head: Annotated[list[int] | None, option("A head of it, may be given again.", min=0)] = None,
     mode: Annotated[Literal["curves", "matrix"], option("How heads are drawn.")] = "curves",
@@ -50,7 +36,9 @@ def attention(
         Literal["attention", "gradient", "product", "brought"],
         option("What a value is; product is of the first two, brought how long a vector attention brings."),
     ] = "attention",
-    target: Annotated[str | None, option(f"What a gradient explains: {TARGET_FORMS}. Default: the best guess.")] = None,
+    target: Annotated[
+        str | None, option(f"What a gradient explains: {shared.TARGET_FORMS}. Default: the best guess.")
+    ] = None,
     part: Annotated[str, option("all, or from which text to which, as in 'A to B'.")] = "all",
     hide_special: Annotated[bool, option("Without [CLS] and [SEP].", "--hide-special")] = False,
     words: Annotated[bool, option("Between words, not pieces.", "--words")] = False,
@@ -72,19 +60,19 @@ def attention(
     without_heads: Annotated[
         str, option("The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
     ] = "",
-    cut: Cuts = "",
+    cut: shared.Cuts = "",
     dark: Annotated[bool, option("On a dark page.", "--dark")] = False,
     bertviz: Annotated[
         Literal["head", "model", "neuron"] | None,
         option("Write this view of BertViz as .html instead of the page of Headlight."),
     ] = None,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Draw where heads look: as a picture, a page, or numbers.
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
-    kind = check_output(out, kinds=FILE_KINDS)
+    kind = shared.check_output(out, kinds=FILE_KINDS)
     if other_text is not None and not other_text.strip():
         raise Refused("--against is empty: give the text to compare with")
     if head and layer is None:
@@ -106,8 +94,8 @@ def attention(
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
-    loaded = with_cuts(load(model, device), cut)
-    encoding = encode(loaded, text, pair)
+    loaded = shared.with_cuts(shared.load(model, device), cut)
+    encoding = shared.encode(loaded, text, pair)
     by_importance = combination is not None and combination.by_importance
     model_target = None
     if show not in UNSIGNED or target is not None or by_importance:
@@ -127,7 +115,7 @@ def attention(
         texts = encoding.text, encoding.pair
         if other_text is not None or other_pair is not None:
             texts = other_text or text, other_pair
-        second = loaded if other_model is None else load(other_model, device)
+        second = loaded if other_model is None else shared.load(other_model, device)
         second_run = _second_run(second, texts, without_heads, norms=show == "brought")
         names = _side_names(texts != (encoding.text, encoding.pair), other_model is not None, bool(without_heads))
         files = ChangeFiles(Comparison(run, second_run, names, (model, other_model or model), show), view)
@@ -141,8 +129,8 @@ def attention(
             content = _bertviz(run, view, bertviz, vectors)
     for warning in caught:
         if warning.category is UserWarning:
-            note(str(warning.message))
-    write_file(out, content)
+            shared.note(str(warning.message))
+    shared.write_file(out, content)
 
 
 def _bertviz(
@@ -164,8 +152,10 @@ def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: st
 
     config = loaded.config
     sizes = config.num_hidden_layers, config.num_attention_heads
-    heads = parse_heads(disabled, *sizes, "--without-heads") if disabled else ()
-    return bert_core.capture(loaded, encode(loaded, *texts), head_mask=head_mask_without(config, heads), norms=norms)
+    heads = shared.parse_heads(disabled, *sizes, "--without-heads") if disabled else ()
+    return bert_core.capture(
+        loaded, shared.encode(loaded, *texts), head_mask=head_mask_without(config, heads), norms=norms
+    )
 
 
 def _side_names(text_differs: bool, model_differs: bool, heads_differ: bool) -> tuple[str, str]:
@@ -207,5 +197,5 @@ def _target(loaded: LoadedModel, encoding: Encoding, text: str | None) -> TextTa
     for head in heads:
         if head.applies(loaded, encoding) and (targets := head.suggested_targets(loaded, run, encoding, None)):
             return TextTarget(targets[0], encoding)
-    advice = [*additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
+    advice = [*shared.additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
     raise Refused(f"a gradient needs something to explain: {' or '.join(advice)}")

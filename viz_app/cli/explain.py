@@ -9,29 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bert_core.studies.settings import ExplainSettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    Engine,
-    FileOfTexts,
-    ModelName,
-    Overwrite,
-    PairColumn,
-    ProgressPrinter,
-    QuestionName,
-    TextColumn,
-    check_output,
-    chosen_question,
-    column,
-    note,
-    option,
-    output_file,
-    parse_names,
-    resumable,
-    table_columns,
-    write_file,
-)
+from viz_app.cli.shared import column, option, output_file
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explanation_tables import WordTotal
@@ -42,12 +22,12 @@ MAX_ANSWERS = 6  # printed; the file has all
 
 @options(ExplainSettings, partial=True)
 def explain(
-    corpus: FileOfTexts,
+    corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a token.")],
     settings: Any,
     methods: Annotated[str, option("Of docs/methods.md, between commas.", metavar="NAME,NAME")] = ("DecompX,occlusion"),
-    text: TextColumn = None,
-    pair: PairColumn = None,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
     label: Annotated[
         str | None, column("Explain the class that this column holds, not the one that is guessed.")
     ] = None,
@@ -55,13 +35,13 @@ def explain(
     word: Annotated[str, option("Explain this word at the [MASK] of each text.")] = "",
     guess: Annotated[bool, option("Explain what the model guesses at the [MASK] of each text.", "--guess")] = False,
     is_next: Annotated[bool, option("Explain whether the second text follows.", "--follows")] = False,
-    question: QuestionName = None,
+    question: shared.QuestionName = None,
     tags: Annotated[str, option("Explain the tags of a file of words: upos, last, a column.", metavar="LABEL")] = "",
     min_texts: Annotated[int, option("Texts that must have a word, for the totals.", "--least", min=1)] = 3,
-    model: ModelName = DEFAULT_MODEL,
-    engine: Engine = "local",
-    overwrite: Overwrite = False,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    engine: shared.Engine = "local",
+    overwrite: shared.Overwrite = False,
+    device: shared.Device = "auto",
 ) -> None:
     """Why, of every text of a file: a row a token, and what every word says of each answer over the whole file.
 
@@ -75,29 +55,31 @@ def explain(
 
     totals_path = out.with_name(f"{out.stem}.words.csv")
     for path in (out, totals_path):
-        check_output(path, corpus)
+        shared.check_output(path, corpus)
     questions = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": is_next}
     study: ExplainSettings = settings(
-        asked=chosen_question(questions, question, tags, default="class", advice="one, or none for the guessed class"),
-        methods=parse_names(methods),
+        asked=shared.chosen_question(
+            questions, question, tags, default="class", advice="one, or none for the guessed class"
+        ),
+        methods=shared.parse_names(methods),
         word=word,
-        columns=table_columns(text, pair, label, answer),
+        columns=shared.table_columns(text, pair, label, answer),
         tags=tags,
     )
-    report = ProgressPrinter()
+    report = shared.ProgressPrinter()
 
     def report_counts(counts: Mapping[str, int], share: float) -> None:
         report(share, f"{share:4.0%}  {counts['texts']:,} texts")
 
-    with resumable(out.parent, f"{out}.parts holds what is done, and "):
+    with shared.resumable(out.parent, f"{out}.parts holds what is done, and "):
         counts, was_complete = explain_file(
             corpus, out, model, study, engine=engine, device=device, overwrite=overwrite, on_progress=report_counts
         )
     if was_complete:
-        note(f"{out} is already complete")
-    note(reading_note(counts))
+        shared.note(f"{out} is already complete")
+    shared.note(reading_note(counts))
     totals = word_totals(out, min_texts=min_texts)
-    write_file(totals_path, totals_csv(totals))
+    shared.write_file(totals_path, totals_csv(totals))
     typer.echo("\n".join(_summary(totals)))
     typer.echo(f"{out}, {totals_path}")
 

@@ -11,32 +11,9 @@ import typer
 
 from bert_core.run import MAX_REFERENCES
 from bert_core.studies.settings import CorpusSettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    Engine,
-    FileOfTexts,
-    ModelName,
-    Overwrite,
-    PairColumn,
-    ProgressPrinter,
-    QuestionName,
-    TextColumn,
-    check_output,
-    chosen_question,
-    column,
-    file_argument,
-    first_texts,
-    input_file,
-    load,
-    note,
-    option,
-    output_file,
-    resumable,
-    table_columns,
-    write_file,
-)
+from viz_app.cli.shared import column, file_argument, input_file, option, output_file
 from viz_app.cli.tables import print_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -49,20 +26,20 @@ MAX_PRINTED = 10  # heads
 
 @options(CorpusSettings, names={"mask_share": "mask_rate"}, partial=True)
 def heads(
-    corpus: FileOfTexts,
+    corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a head.")],
     settings: Any,
     importance: Annotated[
         bool, option("How sensitive the loss is to each head (Michel 2019).", "--importance")
     ] = False,
     ablation: Annotated[bool, option("The loss without each head, exactly.", "--ablation")] = False,
-    text: TextColumn = None,
-    pair: PairColumn = None,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
     label: Annotated[str | None, column("Ask for the class of each text, which this column holds.")] = None,
     answer: Annotated[str | None, column("Ask for a word at the [MASK] of each text, from this column.")] = None,
     word: Annotated[str, option("Ask for this word at the [MASK] of each text.")] = "",
     is_next: Annotated[bool, option("Ask whether the second text, or the next line, follows.", "--follows")] = False,
-    question: QuestionName = None,
+    question: shared.QuestionName = None,
     tags: Annotated[str, option("Ask for the tags of a file of words: upos, last.", metavar="LABEL")] = "",
     method: Annotated[
         str, option("Ablation by zero, mean or resample: what stands in for a head.", "--by", metavar="METHOD")
@@ -70,10 +47,10 @@ def heads(
     reference: Annotated[
         Path | None, input_file(f"Texts for mean and resample, one a line, at most {MAX_REFERENCES}.")
     ] = None,
-    model: ModelName = DEFAULT_MODEL,
-    engine: Engine = "local",
-    overwrite: Overwrite = False,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    engine: shared.Engine = "local",
+    overwrite: shared.Overwrite = False,
+    device: shared.Device = "auto",
 ) -> None:
     """What every head of a model does over a file, how much it matters, and what its removal costs.
 
@@ -82,48 +59,48 @@ def heads(
     """
     from bert_core.studies.heads import heads_file, reading_note
 
-    check_output(out, corpus, reference)
+    shared.check_output(out, corpus, reference)
     questions = {"--label": label, "--answer": answer, "--word": word, "--follows": is_next}
     study: CorpusSettings = settings(
         importance=importance,
         ablation=ablation,
-        loss=chosen_question(
+        loss=shared.chosen_question(
             questions, question, tags, default="words", advice="one of them, or none for hidden pieces"
         ),
         word=word,
-        columns=table_columns(text, pair, label, answer),
+        columns=shared.table_columns(text, pair, label, answer),
         method=method,
-        reference=() if reference is None else first_texts(reference),
+        reference=() if reference is None else shared.first_texts(reference),
         tags=tags,
     )
-    report = ProgressPrinter()
+    report = shared.ProgressPrinter()
 
     def report_sums(sums: HeadSums, share: float) -> None:
         report(share, f"{share:4.0%}  {sums.counts['texts']:,} texts")
 
-    with resumable(out, f"{out} holds what was measured so far, and "):
+    with shared.resumable(out, f"{out} holds what was measured so far, and "):
         total = heads_file(
             corpus, out, model, study, engine=engine, device=device, overwrite=overwrite, on_progress=report_sums
         )
     if total is None:
         typer.echo(f"{out} is already complete")
         return
-    note(reading_note(total.counts))
+    shared.note(reading_note(total.counts))
     _print_heads(total.table(model, study))
 
 
 def roles(
     treebank: Annotated[Path, file_argument("Sentences with trees, CoNLL-U.")],
     out: Annotated[Path | None, output_file("The table as CSV: one row a relation.")] = None,
-    model: ModelName = DEFAULT_MODEL,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     min_count: Annotated[int, option("Leave out relations that are rarer.", "--least", min=1)] = 20,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
     from bert_core.studies.relations import relations_csv, track_relations
     from bert_core.studies.texts import read_trees
 
-    check_output(out, treebank)
+    shared.check_output(out, treebank)
     comments = 0
 
     def count_comments() -> Iterator[TreeSentence]:
@@ -134,17 +111,17 @@ def roles(
 
     sentences = count_comments()
     first = next(sentences)  # errors of the file are reported before a model is loaded
-    tally = track_relations(load(model, device), chain([first], sentences), report=ProgressPrinter())
+    tally = track_relations(shared.load(model, device), chain([first], sentences), report=shared.ProgressPrinter())
     relations = tally.rows(min_count)
     if out is not None:
-        write_file(out, relations_csv(relations))
-    note(
+        shared.write_file(out, relations_csv(relations))
+    shared.note(
         f"{tally.sentences:,} sentences, {sum(tally.counts.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"
         + (f"; {comments:,} lines of comments were left out" if comments else "")
     )
     if not relations:
-        note(f"no relation was asked {min_count:,} times: --least 1 shows all")
+        shared.note(f"no relation was asked {min_count:,} times: --least 1 shows all")
         return
     columns = {"relation": "", "count": "d", "best head": "", "accuracy": ".1%", "direction": "", "best offset": "+d"}
     rows = []

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    check_output,
-    file_argument,
-    load,
-    note,
-    option,
-    write_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import file_argument, option
 
 if TYPE_CHECKING:
     from viz_app.lessons import Lesson
@@ -51,15 +42,15 @@ def new(
 def export(
     name: Annotated[str, typer.Argument(help="A lesson that comes along, as in addresses, or a file, .toml.")],
     out: Annotated[Path, option("The page, .html.")],
-    model: ModelName = DEFAULT_MODEL,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     lang: Annotated[str, option("The language that it speaks: en, de.")] = "en",
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
     from viz_app.lessons import LANGUAGES
     from viz_app.lessons.parsing import lesson_of
 
-    check_output(out, kinds=("html",))
+    shared.check_output(out, kinds=("html",))
     if lang not in LANGUAGES:
         raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
     if name.endswith(".toml"):
@@ -71,8 +62,8 @@ def export(
             raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
     from viz_app.shell.handouts import handout_of
 
-    page = handout_of(lesson, load(model, device), lang).encode()
-    write_file(out, page)
+    page = handout_of(lesson, shared.load(model, device), lang).encode()
+    shared.write_file(out, page)
     typer.echo(f"{out}: {lesson.title}, {len(page) / 1e3:.0f} kB")
 
 
@@ -92,8 +83,8 @@ def _file_lesson(file: Path, lang: str) -> Lesson:
 @app.command()
 def check(
     files: Annotated[list[Path], file_argument("Lessons, .toml.")],
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "auto",
 ) -> None:
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
     from viz_app.lessons.parsing import line_of, parse_file, parse_translation, translation_files
@@ -108,19 +99,19 @@ def check(
     for file in files:
         lesson, faults = parse_file(file)
         for fault in faults:
-            note(f"{file}:{fault.line}: {fault.message}")
+            shared.note(f"{file}:{fault.line}: {fault.message}")
         is_faulty = bool(faults)
         if lesson is not None:
-            loaded = loaded or load(model, device)
+            loaded = loaded or shared.load(model, device)
             typer.echo(f"{file}: {lesson.title}, on {loaded.name}")
             for _, words in translation_files(file):
                 for fault in parse_translation(lesson, words)[1]:
-                    note(f"{words}:{fault.line}: {fault.message}")
+                    shared.note(f"{words}:{fault.line}: {fault.message}")
                     is_faulty = True
             text = file.read_text("utf-8")
             for finding in check_lesson(lesson, loaded, pages):
                 if finding.is_fault:
-                    note(f"{file}:{line_of(text, finding.key)}: {finding.key} {finding.message}")
+                    shared.note(f"{file}:{line_of(text, finding.key)}: {finding.key} {finding.message}")
                 else:
                     typer.echo(f"  {finding.key}: {finding.message}")
                 is_faulty = is_faulty or finding.is_fault

@@ -10,21 +10,9 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.studies.settings import NeuronSettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    FileOfTexts,
-    ModelName,
-    PairColumn,
-    ProgressPrinter,
-    TextColumn,
-    check_output,
-    option,
-    output_file,
-    resumable,
-    table_columns,
-)
+from viz_app.cli.shared import option, output_file
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.neurons import NeuronStats
@@ -34,15 +22,15 @@ MAX_PRINTED = 5  # neurons
 
 @options(NeuronSettings, names={"examples": "each"}, partial=True)
 def neurons(
-    file: FileOfTexts,
+    file: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a neuron.")],
     settings: Any,
     neurons: Annotated[str, option("layer.neuron with commas, as in 3.120,4.7; 3.* for a layer; or all.")] = "all",
     examples: Annotated[Path | None, output_file("Tokens in their sentences, a .json file.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "auto",
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "auto",
 ) -> None:
     """At which words of a file neurons fire: how often, how strongly, and examples from every tenth, not only the top.
 
@@ -51,14 +39,14 @@ def neurons(
     from bert_core.studies.neurons import check_neuron_table, measure_neurons, write_examples, write_neuron_table
     from bert_core.studies.runner import exclusive_lock
 
-    check_output(out, file)
+    shared.check_output(out, file)
     check_neuron_table(out)
-    check_output(examples, file, kinds=("json",), name="--examples")
-    study: NeuronSettings = settings(neurons=_parse_neurons(neurons), columns=table_columns(text, pair))
+    shared.check_output(examples, file, kinds=("json",), name="--examples")
+    study: NeuronSettings = settings(neurons=_parse_neurons(neurons), columns=shared.table_columns(text, pair))
     state = out.with_name(out.name + ".part")
     with exclusive_lock(out):
-        with resumable(state):
-            stats = measure_neurons(file, model, study, state=state, device=device, report=ProgressPrinter())
+        with shared.resumable(state):
+            stats = measure_neurons(file, model, study, state=state, device=device, report=shared.ProgressPrinter())
         write_neuron_table(stats, out)
         if examples is not None:
             write_examples(stats, examples)

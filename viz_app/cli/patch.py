@@ -11,22 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    TARGET_FORMS,
-    Device,
-    ModelName,
-    ProgressPrinter,
-    check_output,
-    encode,
-    first_texts,
-    input_file,
-    load,
-    note,
-    option,
-    output_file,
-    write_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import input_file, option, output_file
 from viz_app.cli.tables import text_table
 from viz_app.export import EFFECT_KINDS
 
@@ -52,7 +38,8 @@ def patch(
         str | None, option("Another word there: the difference of the two logits is followed.", "--against")
     ] = None,
     target: Annotated[
-        str | None, option(f"What to follow, instead of --word: {TARGET_FORMS}, or loss, all words hidden by --mask.")
+        str | None,
+        option(f"What to follow, instead of --word: {shared.TARGET_FORMS}, or loss, all words hidden by --mask."),
     ] = None,
     mask: Annotated[
         list[int] | None, option("Hide this word of TEXT, from zero, in both texts; may be given again.", min=0)
@@ -76,15 +63,15 @@ def patch(
     ] = False,
     estimate: Annotated[bool, option("What the estimate from one pass there and back misses.", "--estimate")] = False,
     band: Annotated[bool, option(f"Mark what {RANDOM_TEXTS} random texts do as well.", "--band")] = False,
-    model: ModelName = DEFAULT_MODEL,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     out: Annotated[Path | None, output_file(f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")] = None,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Which part of its reading of SOURCE makes a model answer TEXT as it answers SOURCE: patches, one by one.
 
     0 changes nothing, 1 gives the source's answer.
     """
-    file_format = check_output(out, kinds=EFFECT_KINDS)
+    file_format = shared.check_output(out, kinds=EFFECT_KINDS)
     if [source is None, noise is None, mean_of is None].count(False) != 1:
         raise Refused("give one of SOURCE, a second text that differs in a word or two, --noise and --mean-of")
     if reverse and mean_of is not None:
@@ -102,19 +89,19 @@ def patch(
     from bert_core.run.target_grammar import CONTRAST_SEPARATOR, parse_target
     from viz_app.export.effects import effects_file
 
-    loaded = load(model, device)
-    original = source_original = encode(loaded, text, pair)
+    loaded = shared.load(model, device)
+    original = source_original = shared.encode(loaded, text, pair)
     base: Encoding | Noised = loaded.tokenizer.mask_words(original, mask or ())
     patch_source: Encoding | Noised | MeanOf
     if mean_of is not None:
         max_length = loaded.config.max_position_embeddings
         patch_source = MeanOf(
-            tuple(loaded.tokenizer.encode(line, max_length=max_length) for line in first_texts(mean_of))
+            tuple(loaded.tokenizer.encode(line, max_length=max_length) for line in shared.first_texts(mean_of))
         )
     elif noise is not None:
         patch_source = Noised(loaded.tokenizer.mask_words(original, mask or ()), noise)
     else:
-        source_original = encode(loaded, source or "", pair)
+        source_original = shared.encode(loaded, source or "", pair)
         patch_source = mask_same_words(loaded.tokenizer, source_original, original, mask or ())
     if reverse and not isinstance(patch_source, MeanOf):
         base, patch_source = patch_source, base
@@ -136,8 +123,10 @@ def patch(
         options |= {"layers": [int(layer)], "positions": [int(position)]}
     estimates = bert_core.estimate_patches(loaded, patch_source, base, model_target, **options)
     _check_sides(estimates)
-    patches = bert_core.patch(loaded, patch_source, base, model_target, **options, report=ProgressPrinter())
-    random = bert_core.patch_band(loaded, patches, texts=RANDOM_TEXTS, report=ProgressPrinter()) if band else None
+    patches = bert_core.patch(loaded, patch_source, base, model_target, **options, report=shared.ProgressPrinter())
+    random = (
+        bert_core.patch_band(loaded, patches, texts=RANDOM_TEXTS, report=shared.ProgressPrinter()) if band else None
+    )
     typer.echo(_answers(loaded, patches))
     if "neuron" in patches.axes:
         typer.echo("\n".join(_neuron_lines(patches)))
@@ -150,7 +139,7 @@ def patch(
             f"{round(quality.missed * quality.top)}; Spearman's rank correlation {quality.agreement:.2f}"
         )
     if out is not None:
-        write_file(out, effects_file(patches, estimates, file_format, random))
+        shared.write_file(out, effects_file(patches, estimates, file_format, random))
 
 
 def _with_noise_of(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
@@ -185,7 +174,7 @@ def _check_sides(patches: Patches) -> None:
                 for side, words in (("only in the text that is read", base_only), ("only in the source", source_only))
                 if words
             ]
-            note("; ".join(["the texts have other numbers of tokens, so words go to words", *unmatched]))
+            shared.note("; ".join(["the texts have other numbers of tokens, so words go to words", *unmatched]))
     if not math.isnan(patches.source_value):
         _ = patches.effects  # raises Refused if both answers are equal
 

@@ -8,20 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from bert_core.studies.settings import ProbeSettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    ProgressPrinter,
-    check_output,
-    file_argument,
-    load,
-    note,
-    option,
-    output_file,
-    parse_numbers,
-)
+from viz_app.cli.shared import file_argument, option, output_file
 from viz_app.cli.tables import print_table, write_json
 
 if TYPE_CHECKING:
@@ -51,8 +40,8 @@ def probe(
     layers: Annotated[
         str, option("Depths with commas, 0 for the embeddings, n for what leaves the n-th layer; or all.")
     ] = "all",
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "auto",
 ) -> None:
     """What of a label a linear probe reads off the words' states, layer by layer, beside what misleads.
 
@@ -63,14 +52,16 @@ def probe(
     from bert_core.studies.probes import probe_file
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
-    as_json = check_output(out, file, kinds=("csv", "json")) == "json"
+    as_json = shared.check_output(out, file, kinds=("csv", "json")) == "json"
     table = out.with_suffix(".csv") if as_json else out
-    check_output(table, file)
-    depths = parse_numbers(layers, "--layers", "depths", "0,3,6")
+    shared.check_output(table, file)
+    depths = shared.parse_numbers(layers, "--layers", "depths", "0,3,6")
     sentences = read_labelled_words(file, label)  # errors of the file are reported before a model is loaded
     if comments := skipped_comments_note(sentences):
-        note(f"{len(sentences):,} sentences{comments}")
-    points = probe_file(load(model, device), file, label, table, settings, depths=depths, report=ProgressPrinter())
+        shared.note(f"{len(sentences):,} sentences{comments}")
+    points = probe_file(
+        shared.load(model, device), file, label, table, settings, depths=depths, report=shared.ProgressPrinter()
+    )
     if as_json:
         write_json({"label": label, "points": [dataclasses.asdict(point) for point in points]}, out)
     _print_depths(probe_depths(points))

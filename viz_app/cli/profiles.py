@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    Device,
-    ProgressPrinter,
-    check_output,
-    input_file,
-    load,
-    note,
-    option,
-    output_file,
-    parse_heads,
-    parse_neurons,
-    write_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import input_file, option, output_file
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
@@ -49,7 +38,7 @@ def profile(
     table: Annotated[Path | None, input_file("A table of `headlight heads`: what removal costs.")] = None,
     table_source: Annotated[str, option("Over whose text the table was measured; shown beside it.")] = "",
     source: Annotated[str, option("Whose text it is, and its licence; shown beside the sentences.")] = "",
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
 
@@ -67,17 +56,17 @@ def profile(
 
     if not out.name.lower().endswith(ENDINGS):
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
-    check_output(out, index)
+    shared.check_output(out, index)
     if pages is not None and pages.resolve() == index.resolve():
         raise Refused(f"--pages is the index, {str(pages)!r}: name another folder")
     corpus = open_index(index)
-    options: dict[str, Any] = {"examples": examples, "seed": seed, "report": ProgressPrinter()}
+    options: dict[str, Any] = {"examples": examples, "seed": seed, "report": shared.ProgressPrinter()}
     head_table = None if table is None else read_table(table.read_bytes(), table.name)
     profiles = head_profiles(
         corpus, _parse_heads(heads, corpus), **options, source=source, table=head_table, table_source=table_source
     )
     if table is not None and head_table is not None and not head_table.weights:
-        note(
+        shared.note(
             f"{table.name} does not say of which weights it is, as tables of version 0.2: its name and the number of "
             "heads fit the index"
         )
@@ -87,8 +76,8 @@ def profile(
     if pieces := [piece for piece in tokens.split() if piece not in profiled]:
         profiles = replace(profiles, tokens=(*profiles.tokens, *token_profiles(corpus, pieces, **options)))
     if neurons or random_neurons:
-        loaded = load(corpus.model, device)
-        pairs = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
+        loaded = shared.load(corpus.model, device)
+        pairs = shared.parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
         pairs += _random_neurons(loaded, random_neurons, seed)
         profiles = replace(profiles, neurons=neuron_profiles(corpus, loaded, pairs, **options))
     if not profiles.all_profiles:
@@ -100,7 +89,7 @@ def profile(
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
         for entry in profiles.all_profiles:
-            write_file(pages / f"{file_name(profiles, entry)}.html", profile_page(profiles, entry))
+            shared.write_file(pages / f"{file_name(profiles, entry)}.html", profile_page(profiles, entry))
     for head in profiles.heads[:MAX_PRINTED]:
         typer.echo(_summary(head))
     groups = {"heads": profiles.heads, "tokens": profiles.tokens, "neurons": profiles.neurons}
@@ -111,7 +100,7 @@ def profile(
 @functools.wraps(profile)
 def dossier(**arguments: Any) -> None:
     """Run `headlight profile` under its old name, with a note on stderr."""
-    note("`headlight dossier` is deprecated: use `headlight profile`")
+    shared.note("`headlight dossier` is deprecated: use `headlight profile`")
     profile(**arguments)
 
 
@@ -119,7 +108,7 @@ def _parse_heads(text: str, index: Index) -> list[tuple[int, int]] | None:
     """Return the (layer, head) pairs of `3.8,4.*`; None for "all". Raises Refused for another form."""
     if text.strip() in ("all", "none"):
         return None if text.strip() == "all" else []
-    return parse_heads(text, max(index.layers) + 1, index.heads)
+    return shared.parse_heads(text, max(index.layers) + 1, index.heads)
 
 
 def _random_neurons(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:

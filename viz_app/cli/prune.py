@@ -9,25 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    ProgressPrinter,
-    TextColumn,
-    TextFile,
-    check_output,
-    first_texts,
-    input_file,
-    load,
-    note,
-    note_progress,
-    option,
-    output_file,
-    parse_heads,
-    parse_names,
-    parse_neurons,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import input_file, option, output_file
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -46,8 +29,8 @@ def prune(
     full_shape: Annotated[
         bool, option("Zeros where heads and neurons were, for programs that know no pruning.", "--full-shape")
     ] = False,
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "cpu",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "cpu",
 ) -> None:
     """A new, smaller model without some heads, neurons or layers; the old one stays as it is."""
     import bert_core
@@ -60,7 +43,7 @@ def prune(
             "say which heads, neurons or layers: either --heads, as in 0.3,2.11, --neurons and --layers, or --plan and "
             "--share"
         )
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     config = loaded.config
     if plan is not None:
         pruning_plan = read_plan(plan, loaded)
@@ -69,8 +52,8 @@ def prune(
     else:
         smaller = bert_core.pruned(
             loaded,
-            parse_heads(heads, config.num_hidden_layers, config.num_attention_heads) if heads else [],
-            neurons=parse_neurons(neurons, config.intermediate_size) if neurons else [],
+            shared.parse_heads(heads, config.num_hidden_layers, config.num_attention_heads) if heads else [],
+            neurons=shared.parse_neurons(neurons, config.intermediate_size) if neurons else [],
             layers=_parse_layers(layers) if layers else [],
         )
         part_kinds = [kind for kind, text in (("heads", heads), ("neurons", neurons), ("layers", layers)) if text]
@@ -92,7 +75,7 @@ def _parse_layers(text: str) -> list[int]:
 
 
 def prune_curve(
-    corpus: TextFile,
+    corpus: shared.TextFile,
     out: Annotated[Path, output_file("A CSV file; what it has already is not computed again.")],
     part_kind: Annotated[str, option("What goes: heads, neurons or layers.", "--what")] = "heads",
     orders: Annotated[
@@ -107,9 +90,9 @@ def prune_curve(
     points: Annotated[int, option("Into how many steps they are divided.", min=1)] = 10,
     examples: Annotated[int, option("Examples to ask, and as many others to estimate on.", min=1)] = 256,
     length: Annotated[int, option("Tokens of each.", min=5)] = 64,
-    model: ModelName = DEFAULT_MODEL,
-    column: TextColumn = None,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    column: shared.TextColumn = None,
+    device: shared.Device = "auto",
 ) -> None:
     """Loss, accuracies, size and speed as more and more heads go, or neurons or layers, beside five random orders.
 
@@ -122,23 +105,23 @@ def prune_curve(
     from bert_core.studies.curve import existing_points, pruning_curve, read_curve
     from bert_core.studies.documents import check_documents
 
-    check_output(out, corpus, reference)
+    shared.check_output(out, corpus, reference)
     check_orders(part_kind, [])
     known_orders = ORDERS_BY_PART[part_kind]
-    order_names = [known_orders[0], "random"] if orders is None else list(parse_names(orders))
+    order_names = [known_orders[0], "random"] if orders is None else list(shared.parse_names(orders))
     if not order_names:
         raise Refused(f"--orders is {orders!r}: some of {', '.join(known_orders)}")
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     check_documents(corpus, column)
     example_columns = {"text": corpus.name, "examples": str(examples), "length": str(length)}
     existing_points(loaded, out, order_names, example_columns, part_kind=part_kind)  # reports errors before any work
     max_length = loaded.config.max_position_embeddings
-    reference_texts = () if reference is None else first_texts(reference)
-    part_count, printer = int(existing_parts(loaded, part_kind).sum()), ProgressPrinter()
+    reference_texts = () if reference is None else shared.first_texts(reference)
+    part_count, printer = int(existing_parts(loaded, part_kind).sum()), shared.ProgressPrinter()
 
     def report(share: float | None, message: str = "") -> None:
         if message.startswith("finding"):
-            note(message)
+            shared.note(message)
         else:
             printer(share, message)
 
@@ -156,7 +139,7 @@ def prune_curve(
         report=report,
     )
     for point in curve_points:
-        note(
+        shared.note(
             f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} gone, loss {point.loss:.3f}, "
             f"MLM {point.mlm:.1%}"
         )
@@ -178,7 +161,7 @@ def _examples(
     if length > loaded.config.max_position_embeddings:
         raise Refused(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
-        text = Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_progress, column=column)
+        text = Corpus.prepare(corpus, loaded.tokenizer, Path(cache), shared.note_progress, column=column)
         maker = ExampleMaker(text, loaded.tokenizer, EVALUATION_MASKING, predict_order=loaded.predicts_order)
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    PairColumn,
-    ProgressPrinter,
-    TextColumn,
-    encode,
-    input_file,
-    load,
-    mark_unknown_as_reported,
-    note,
-    option,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import input_file, option
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import PairRow
@@ -30,14 +18,14 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 def score(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences to compare.")] = None,
     pairs: Annotated[Path | None, input_file("A file of pairs instead: two sentences a line; gives CSV.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
-    model: ModelName = DEFAULT_MODEL,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     within_word: Annotated[
         bool, option("Also hide the later pieces of the same word; better for rare words.", "--within-word")
     ] = False,
     pieces: Annotated[bool, option("The log-probability of every piece, too.", "--pieces")] = False,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece.
 
@@ -55,10 +43,10 @@ def score(
         return
     if text or pair:
         raise Refused("--text and --pair name the columns of a table: give --pairs")
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     for sentence in texts or []:
-        encoding = encode(loaded, sentence, None)
-        likelihood = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=ProgressPrinter())
+        encoding = shared.encode(loaded, sentence, None)
+        likelihood = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=shared.ProgressPrinter())
         typer.echo(f"{likelihood.total:9.3f} nats  perplexity {likelihood.perplexity:8.2f}  {sentence}")
         if pieces:
             values = zip(encoding.tokens, likelihood.log_probabilities, encoding.special, strict=True)
@@ -90,16 +78,16 @@ def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) ->
     from bert_core.run.scoring import score_pairs
     from bert_core.studies.pairs import pairs_csv
 
-    loaded = load(model, device)
-    scores = score_pairs(loaded, pairs, variant=variant, report=ProgressPrinter())
+    loaded = shared.load(model, device)
+    scores = score_pairs(loaded, pairs, variant=variant, report=shared.ProgressPrinter())
     typer.echo(pairs_csv(scores), nl=False)
     preferred = [pair_score.preferred for pair_score in scores if pair_score.preferred is not None]
     if preferred:
         first = preferred.count("first")
-        note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(preferred):,} pairs")
+        shared.note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(preferred):,} pairs")
     if unknown := mostly_unknown(scores):
-        mark_unknown_as_reported()
-        note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
+        shared.mark_unknown_as_reported()
+        shared.note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
     if len(preferred) < len(scores):
         failed = len(scores) - len(preferred)
-        note(f"{failed:,} of {len(scores):,} lines could not be scored: see the column problem")
+        shared.note(f"{failed:,} of {len(scores):,} lines could not be scored: see the column problem")

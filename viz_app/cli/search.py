@@ -12,26 +12,9 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.studies.settings import IndexSettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    Engine,
-    ModelName,
-    ProgressPrinter,
-    TextColumn,
-    check_output,
-    encode,
-    file_argument,
-    load,
-    note,
-    option,
-    output_file,
-    parse_heads,
-    parse_numbers,
-    resumable,
-    write_file,
-)
+from viz_app.cli.shared import file_argument, option, output_file
 from viz_app.cli.tables import write_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -57,10 +40,10 @@ def index(
     settings: Any,
     layers: Annotated[str, option("Layers with commas: their heads, and the states that leave them; or all.")] = "all",
     remove: Annotated[str | None, option("Take a file out of the index, by its name, instead.", metavar="NAME")] = None,
-    text: TextColumn = None,
-    model: ModelName = DEFAULT_MODEL,
-    engine: Engine = "local",
-    device: Device = "auto",
+    text: shared.TextColumn = None,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    engine: shared.Engine = "local",
+    device: shared.Device = "auto",
 ) -> None:
     """Keep what a model makes of every token of a corpus, to look up where else: states, heads, strongest keys.
 
@@ -75,20 +58,20 @@ def index(
         read_contents(out)
         with exclusive_lock(out):
             remove_from_index(out, remove)
-        note(f"{out} holds {remove} no more")
+        shared.note(f"{out} holds {remove} no more")
         return
     assert file is not None
-    numbers = parse_numbers(layers, "--layers", "layers", "0,5")
+    numbers = shared.parse_numbers(layers, "--layers", "layers", "0,5")
     study: IndexSettings = settings(layers=None if numbers is None else tuple(numbers))
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
-    report = ProgressPrinter()
+    report = shared.ProgressPrinter()
 
     def report_counts(counts: dict[str, int], share: float) -> None:
         report(share, f"{counts['texts']:,} sentences, {counts['tokens']:,} tokens")
 
     try:
-        with resumable(out), exclusive_lock(out):
+        with shared.resumable(out), exclusive_lock(out):
             counts = index_file(
                 file, out, model, study, engine=engine, device=device, column=text, on_progress=report_counts
             )
@@ -100,7 +83,7 @@ def index(
     tokens = sum(document["counts"].get("tokens", 0) for document in contents["documents"])
     size = sum(path.stat().st_size for path in out.glob("*/*"))
     if counts:
-        note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{incomplete_note(counts)}")
+        shared.note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{incomplete_note(counts)}")
     typer.echo(f"{out}: {len(contents['documents'])} files, {tokens:,} tokens, {size / 1e6:,.1f} MB")
 
 
@@ -132,21 +115,21 @@ def search(
     out: Annotated[Path | None, output_file("The matches as .csv or .json.")] = None,
     model: Annotated[str | None, option("The model that the index was made with, where it is now.")] = None,
     engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Where else in a corpus a token is in a state like this one, or heads bring the same or look alike."""
     from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index
 
-    kind = check_output(out, kinds=("csv", "json"))
+    kind = shared.check_output(out, kinds=("csv", "json"))
     corpus = open_index(folder)
-    loaded = load(corpus.model if model is None else model, device)
+    loaded = shared.load(corpus.model if model is None else model, device)
     corpus.check_model(loaded)
-    encoding = encode(loaded, text, None)
+    encoding = shared.encode(loaded, text, None)
     positions = parse_tokens(encoding, token)
     if heads is None and depth is None:
         depth = corpus.depths[-1]
-    pairs = [] if heads is None else parse_heads(heads, loaded.config.num_hidden_layers, corpus.heads)
+    pairs = [] if heads is None else shared.parse_heads(heads, loaded.config.num_hidden_layers, corpus.heads)
     matches = search_index(
         corpus,
         loaded,
@@ -159,12 +142,12 @@ def search(
         where=parse_conditions(conditions),
         top=top,
         engine=engine,
-        report=ProgressPrinter(),
+        report=shared.ProgressPrinter(),
     )
     for message in matches.broken:
-        note(message)
+        shared.note(message)
     if out is not None and kind == "csv":
-        write_file(out, _matches_csv(matches))
+        shared.write_file(out, _matches_csv(matches))
     elif out is not None:
         query = {
             "model": corpus.model, "text": text, "tokens": positions, "depth": depth, "heads": pairs,

@@ -9,20 +9,8 @@ import typer
 
 from bert_core.progress import report_count
 from bert_core.refused import Refused
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    PairColumn,
-    ProgressPrinter,
-    TextColumn,
-    check_output,
-    input_file,
-    load,
-    note,
-    output_file,
-    write_file,
-)
+from viz_app.cli import shared
+from viz_app.cli.shared import input_file, output_file
 from viz_app.cli.tables import print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -37,13 +25,13 @@ def similarity(
     first: Annotated[str | None, typer.Argument(metavar="A", help="A text.")] = None,
     second: Annotated[str | None, typer.Argument(metavar="B", help="Another.")] = None,
     pairs: Annotated[Path | None, input_file("A table of pairs instead, by --text and --pair.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
+    text: shared.TextColumn = None,
+    pair: shared.PairColumn = None,
     out: Annotated[
         Path | None, output_file("What each pair of tokens adds: .csv, or .png, .svg, .pdf as a picture.")
     ] = None,
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "auto",
 ) -> None:
     """How alike two texts are, each read by itself: the cosine of their vectors, and what tokens add to it.
 
@@ -58,17 +46,17 @@ def similarity(
         if text is None or pair is None:
             columns = "the first texts (--text) and that of the second (--pair)"
             raise Refused(missing_columns_message(identify(pairs), columns))
-        _print_cosines(load(model, device), pairs, text, pair)
+        _print_cosines(shared.load(model, device), pairs, text, pair)
         return
     if first is None or second is None:
         raise Refused("give two texts, or --pairs and a table of them")
-    kind = check_output(out, kinds=("csv", "png", "svg", "pdf"))
-    result = _compare_texts(load(model, device), first, second)
+    kind = shared.check_output(out, kinds=("csv", "png", "svg", "pdf"))
+    result = _compare_texts(shared.load(model, device), first, second)
     if out is not None:
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.similarity import parts_csv, parts_picture
 
-        write_file(out, parts_csv(result) if kind == "csv" else picture_bytes(parts_picture(result), kind))
+        shared.write_file(out, parts_csv(result) if kind == "csv" else picture_bytes(parts_picture(result), kind))
 
 
 def _compare_texts(loaded: LoadedModel, first: str, second: str) -> Similarity:
@@ -104,20 +92,15 @@ def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> Non
     check_rows(path, columns, pairs=True)
     lines = [line for shard in row_shards(path, columns) for line in shard.lines]
     texts = list(dict.fromkeys(side for line in lines for side in (line.text, line.pair or "")))
-    report, units = ProgressPrinter(), dict[str, np.ndarray]()
+    report, units = shared.ProgressPrinter(), dict[str, np.ndarray]()
     for number, sentence in enumerate(texts, 1):
         vector = bert_core.sentence_vector(loaded, _encode(loaded, sentence)).astype(np.float64)
         units[sentence] = vector / np.linalg.norm(vector)
         report_count(report, number, len(texts), "texts")
     _note_pooling(loaded)
-    print_csv(
-        {
-            "row": [line.number for line in lines],
-            "first": [line.text for line in lines],
-            "second": [line.pair for line in lines],
-            "cosine": [float(units[line.text] @ units[line.pair or ""]) for line in lines],
-        }
-    )
+    cosines = [float(units[line.text] @ units[line.pair or ""]) for line in lines]
+    rows = [(line.number, line.text, line.pair, cosine) for line, cosine in zip(lines, cosines, strict=True)]
+    print_csv(("row", "first", "second", "cosine"), rows)
 
 
 def _encode(loaded: LoadedModel, text: str) -> Encoding:
@@ -126,7 +109,7 @@ def _encode(loaded: LoadedModel, text: str) -> Encoding:
 
     encoding = bert_core.read_sentence(loaded, text)
     if encoding.truncated_count:
-        note(
+        shared.note(
             f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out: "
             f"{text:.40}"
         )
@@ -136,4 +119,4 @@ def _encode(loaded: LoadedModel, text: str) -> Encoding:
 def _note_pooling(loaded: LoadedModel) -> None:
     """Note on stderr if the model was not trained for sentence vectors."""
     if loaded.pooling is None:
-        note(f"{loaded.name} was not trained to make one vector of a text: this is the mean of its states")
+        shared.note(f"{loaded.name} was not trained to make one vector of a text: this is the mean of its states")

@@ -9,31 +9,15 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.studies.settings import StudySettings
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    ProgressPrinter,
-    TextColumn,
-    TextFile,
-    column,
-    file_kind,
-    input_file,
-    load,
-    note,
-    option,
-    output_file,
-    parse_names,
-    table_columns,
-    write_file,
-)
+from viz_app.cli.shared import column, input_file, option, output_file
 from viz_app.export import PICTURES
 
 
 @options(StudySettings, partial=True)
 def faithfulness(
-    text: TextFile,
+    text: shared.TextFile,
     out: Annotated[Path, output_file("The table, a CSV file: a line for every answer.")],
     settings: Any,
     methods: Annotated[
@@ -52,10 +36,10 @@ def faithfulness(
         Path | None,
         input_file("Judge these scores of its texts (.csv, .parquet): columns text, start, end, asked, and methods."),
     ] = None,
-    text_column: TextColumn = None,
+    text_column: shared.TextColumn = None,
     pair: Annotated[str | None, column("With --scores: of second texts.")] = None,
-    model: ModelName = DEFAULT_MODEL,
-    device: Device = "auto",
+    model: shared.ModelName = shared.DEFAULT_MODEL,
+    device: shared.Device = "auto",
 ) -> None:
     """Judge the methods of "why this word?" on the sentences of a file, beside random rankings.
 
@@ -66,28 +50,28 @@ def faithfulness(
     from bert_core.studies.faithfulness import judge_file, summarise_methods, summary_markdown
     from bert_core.studies.words import read_labelled_words, skipped_comments_note
 
-    picture_kind = "" if plot is None else file_kind("--plot", plot, PICTURES)
-    named_methods = {} if methods is None else {"methods": parse_names(methods)}
+    picture_kind = "" if plot is None else shared.file_kind("--plot", plot, PICTURES)
+    named_methods = {} if methods is None else {"methods": shared.parse_names(methods)}
     study: StudySettings = settings(
-        kinds=parse_names(kinds),
+        kinds=shared.parse_names(kinds),
         lengths=_parse_lengths(lengths),
         pair_lengths=_parse_lengths(pair_lengths),
         words=not pieces,
         **named_methods,
     )
-    printer: ProgressPrinter | None = None
+    printer: shared.ProgressPrinter | None = None
 
     def report(share: float | None, message: str = "") -> None:
         nonlocal printer
         if printer is None or share == 1:  # the questions have been found, or answered
-            printer = ProgressPrinter(initial_share=share or 0.0)
-            note(message)
+            printer = shared.ProgressPrinter(initial_share=share or 0.0)
+            shared.note(message)
         else:
             printer(share, message)
 
     if study.tags and (comments := skipped_comments_note(sentences := read_labelled_words(text, study.tags))):
-        note(f"{len(sentences):,} sentences{comments}")
-    loaded = load(model, device)
+        shared.note(f"{len(sentences):,} sentences{comments}")
+    loaded = shared.load(model, device)
     if scores is None:
         if pair:
             raise Refused("--pair names a column of the texts of --scores: give that file too")
@@ -98,7 +82,7 @@ def faithfulness(
             text,
             scores,
             out,
-            columns=None if text_column is None else table_columns(text_column, pair),
+            columns=None if text_column is None else shared.table_columns(text_column, pair),
             methods=named_methods.get("methods", ("DecompX", "occlusion")),
             texts=study.questions,
             words=study.words,
@@ -113,7 +97,7 @@ def faithfulness(
         from viz_app.export.standings import standings_picture
 
         plot.parent.mkdir(parents=True, exist_ok=True)
-        write_file(plot, picture_bytes(standings_picture(summaries), picture_kind))
+        shared.write_file(plot, picture_bytes(standings_picture(summaries), picture_kind))
 
 
 def _parse_lengths(text: str) -> tuple[int, int]:

@@ -38,16 +38,17 @@ def print_table(columns: Mapping[str, str], rows: Iterable[Sequence[object]]) ->
     typer.echo(text_table(columns, rows))
 
 
-def print_csv(columns: Mapping[str, Sequence[object]]) -> None:
-    """Print columns of equal length, by their headings, as CSV."""
+def print_csv(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows below their headings as CSV."""
     from viz_app.export.tables import labelled_csv
 
+    columns = {heading: [row[index] for row in rows] for index, heading in enumerate(headings)}
     typer.echo(labelled_csv(columns).decode(), nl=False)
 
 
-def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+def json_line(value: object) -> str:
+    """Return a value as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def write_json(value: object, path: Path) -> None:

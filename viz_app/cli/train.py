@@ -22,23 +22,9 @@ from bert_core.training.settings import (
     Mix,
     PretrainSettings,
 )
+from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import (
-    DEFAULT_MODEL,
-    Device,
-    ModelName,
-    TextColumn,
-    TextFile,
-    check_output,
-    column,
-    file_argument,
-    input_file,
-    load,
-    note_progress,
-    option,
-    output_file,
-    write_file,
-)
+from viz_app.cli.shared import column, file_argument, input_file, option, output_file
 from viz_app.cli.tables import print_table, text_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -52,12 +38,12 @@ SaveInterval = Annotated[float, option("Seconds between checkpoints.", min=0.0)]
 @options(PretrainSettings, partial=True)
 @options(Mix, parameter="mix")
 def pretrain(
-    train: TextFile,
+    train: shared.TextFile,
     folder: RunFolder,
     settings: Any,
     mix: Mix,
     held_out: Annotated[Path | None, input_file("Text to evaluate on.")] = None,
-    text_column: TextColumn = None,
+    text_column: shared.TextColumn = None,
     start: Annotated[
         str,
         # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
@@ -72,7 +58,7 @@ def pretrain(
     save_every: SaveInterval = 300.0,
     evaluate_every: Annotated[int, option("Steps between held-out evaluations.", min=1)] = 500,
     cache: Cache = None,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Train on the texts of a file: masked words and next sentences.
 
@@ -112,7 +98,7 @@ def finetune(
     folder: Annotated[Path, option("Where the model and its log go.", file_okay=False)],
     settings: Any,
     answer_settings: Any,
-    text: TextColumn = None,
+    text: shared.TextColumn = None,
     label: Annotated[
         str | None, column("The column of the classes; of CoNLL its number, or the last; else upos.")
     ] = None,
@@ -123,7 +109,7 @@ def finetune(
     ] = "0.1",
     start: Annotated[
         str, option("A bundled model, a checkpoint folder, or a hub id.", "--init", "--start")
-    ] = DEFAULT_MODEL,
+    ] = shared.DEFAULT_MODEL,
     max_length: Annotated[
         int | None, option("Tokens of a text, 128, longer ones are cut; of a question and context, 384.", min=5)
     ] = None,
@@ -133,7 +119,7 @@ def finetune(
     keep: Annotated[
         int, option("Of how many steps the weights are kept, in FOLDER/steps; 0: of none.", min=0, max=100)
     ] = 0,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Teach a model the classes of your texts, tags of their words, or to find the answers to questions in them.
 
@@ -167,11 +153,11 @@ def finetune(
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
-    held_out: TextFile,
+    held_out: shared.TextFile,
     more_texts: Annotated[
         list[str] | None, option("Another kind of held-out text; as often as wanted.", "--also", metavar="KIND=FILE")
     ] = None,
-    text_column: TextColumn = None,
+    text_column: shared.TextColumn = None,
     train: Annotated[Path | None, input_file("The training text, for how much of it is asked.")] = None,
     cache: Annotated[Path | None, option("Tokenized texts; default none kept.", file_okay=False)] = None,
     out: Annotated[Path | None, output_file("All figures, as .json.")] = None,
@@ -180,7 +166,7 @@ def evaluate(
         bool, option("Store it in the model's folder, where pages read it.", "--keep-temperature")
     ] = False,
     batches: Annotated[int, option("Batches of about 4,096 tokens for each figure.", min=1)] = 100,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """How good a model is: held-out words and next sentences, facts, repeated words, how sure it may be.
 
@@ -191,15 +177,15 @@ def evaluate(
     from bert_core.training.data import Corpus
     from bert_core.training.measures import measure, reliability_diagram, tokens_per_second
 
-    check_output(out, held_out, kinds=("json",))
-    check_output(picture, held_out, kinds=("svg",), name="--picture")
+    shared.check_output(out, held_out, kinds=("json",))
+    shared.check_output(picture, held_out, kinds=("svg",), name="--picture")
     texts = {held_out.name: held_out}
     for entry in more_texts or ():
         kind, _, name = entry.partition("=")
         if not (kind and Path(name).is_file()):
             raise Refused(f"--also is {entry!r}: write KIND=FILE, and name a file that is there")
         texts[kind] = Path(name)
-    loaded = load(model, device)
+    loaded = shared.load(model, device)
     if keep_temperature and not Path(loaded.report.source).is_dir():
         raise Refused(f"--keep-temperature needs a model in a folder, and {model} is none")
     with tempfile.TemporaryDirectory() as folder:
@@ -207,19 +193,19 @@ def evaluate(
             Corpus.prepare,
             tokenizer=loaded.tokenizer,
             cache=cache or Path(folder),
-            report=note_progress,
+            report=shared.note_progress,
             column=text_column,
         )
         corpora = {kind: prepare(path) for kind, path in texts.items()}
         train_corpus = None if train is None else prepare(train)
-        measures = measure(loaded, corpora, train=train_corpus, batches=batches, report=note_progress)
+        measures = measure(loaded, corpora, train=train_corpus, batches=batches, report=shared.note_progress)
     typer.echo("\n".join(_measure_lines(measures, loaded.has_head("words"), loaded.has_head("next"))))
     typer.echo(f"speed: {tokens_per_second(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
-        write_file(out, measures.to_json())
+        shared.write_file(out, measures.to_json())
     if measures.reliability is not None:
         if picture is not None:
-            write_file(picture, reliability_diagram(measures.reliability))
+            shared.write_file(picture, reliability_diagram(measures.reliability))
         if keep_temperature:
             write_temperature(loaded, measures.reliability.temperature, Path(loaded.report.source))
 
@@ -281,15 +267,15 @@ def _share(count: int, total: int) -> str:
 
 @options(LensSettings)
 def tune_lens(
-    text: TextFile,
+    text: shared.TextFile,
     folder: Annotated[Path, option("Where checkpoints, log, translators go.", file_okay=False)],
     settings: LensSettings,
     held_out: Annotated[Path | None, input_file("Text to compare on.")] = None,
-    text_column: TextColumn = None,
-    model: ModelName = DEFAULT_MODEL,
+    text_column: shared.TextColumn = None,
+    model: shared.ModelName = shared.DEFAULT_MODEL,
     save_every: SaveInterval = 120.0,
     cache: Cache = None,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Train a tuned lens: one affine map a layer, so that the word head can read every layer.
 
@@ -298,7 +284,7 @@ def tune_lens(
     from bert_core.training.lens import tune_lens as tune
 
     tune(
-        load(model, device),
+        shared.load(model, device),
         text,
         settings,
         folder,
@@ -316,7 +302,7 @@ def train_captioner(
     settings: CaptionerSettings,
     save_every: SaveInterval = 120.0,
     evaluate_every: Annotated[int, option("Steps between looks at held-out scenes.", min=1)] = 500,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """Train a captioner on scenes that are drawn on the fly; no data is needed.
 
@@ -341,7 +327,7 @@ def train_captioner(
 def evaluate_captioner(
     model: Annotated[str, typer.Argument(help="headlight-shapes, or a folder of a captioner.")] = "headlight-shapes",
     scenes: Annotated[int, option("As in training, and as many held out.", min=1)] = 2000,
-    device: Device = "auto",
+    device: shared.Device = "auto",
 ) -> None:
     """How many captions are correct, on scenes as in training and on unseen combinations."""
     from bert_core.training.captioner import evaluate_captioner as evaluate_scenes

@@ -1,1 +1,1 @@
-"""Fine-tuning runs of a server of one's own: what a file teaches, and each run as a process in a folder."""
+"""Fine-tuning runs of a local server: the kinds of training files, and each run as a process with a folder."""

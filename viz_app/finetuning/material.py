@@ -1,4 +1,4 @@
-"""What a file teaches: the classes of its texts, tags of its words, or answers to its questions."""
+"""Kinds of training files for fine-tuning: classes of texts, tags of words, and answers to questions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")  # extensions of texts with their
 
 @dataclass(frozen=True)
 class FinetuneRequest:
-    """What a run is to do.
+    """Settings of a fine-tuning run.
 
-    start: the model that it begins from. table: the name of the file, whose ending says what is learned. text, label,
-    pair: columns of a table; label and word: of words with their tags, as `read_labelled_words` takes them.
-    skip_broken: of questions, as `read_squad` takes it. held_out: the share of each class, of sentences or of contexts
-    that is asked on. keep: of how many steps the weights are kept. All else: `FinetuneSettings`.
+    start: the model to start from. table: name of the file, whose extension determines its kind. text, label, pair:
+    columns of a table. label, word: columns of a file of tagged words, as for `read_labelled_words`. skip_broken: as
+    for `read_squad`. held_out: share of each class, of the sentences or of the contexts that is used for evaluation.
+    keep: number of steps whose weights are kept. The other fields are those of `FinetuneSettings`.
     """
 
     start: str
@@ -46,16 +46,15 @@ class FinetuneRequest:
 
     @property
     def kind(self) -> Kind:
-        """What is learned."""
+        """The kind of the file."""
         return kind_of(self.table)
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """What is learned from a file, read whole.
+    """The texts of a training file.
 
-    texts: each a text, or a pair of two, in their order. labels: the class of each; none where something else is
-    learned.
+    texts: texts or pairs of texts, in their order. labels: the class of each text; empty for the other kinds.
     """
 
     texts: tuple[str | tuple[str, str], ...]
@@ -64,12 +63,11 @@ class TrainingTexts:
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be learned.
+    """A kind of training file.
 
-    what: in a word, as a button has it. many: what there are many of in a file. held_out: which of them are asked on.
-    read: a file as what is asked of it. length: the tokens of a text at first; longer: what becomes of longer ones.
-    scores: the figures that are drawn, as the log names them and as they are called. example: the name of a made-up
-    file.
+    name: what is learned. unit: unit of the file, in the plural. held_out_note: which units are used for evaluation.
+    read_file: reads and checks a file. default_length: tokens of a text by default. length_note: how longer texts are
+    treated. scores: key in the log -> title of each plotted score. example_file: name of an example file.
     """
 
     name: str
@@ -83,19 +81,19 @@ class Kind:
 
 
 def kind_of(name: str) -> Kind:
-    """What a file of such a name teaches, as `headlight finetune` sees it."""
+    """Return the kind of a file with this name, by the same rule as `headlight finetune`."""
     ending = Path(name).suffix.lower()
     return KINDS["classes" if ending in TABLES else "answers" if ending == ".json" else "tags"]
 
 
 def read_upload(upload: Upload, request: FinetuneRequest) -> TrainingTexts:
-    """What a file holds, if it can be learned from. Raises Refused as `headlight finetune` does."""
+    """Return the texts of an uploaded file. Raises Refused as `headlight finetune` does."""
     with upload.on_disk() as path:
         return kind_of(upload.name).read_file(path, request)
 
 
 def column_names(upload: Upload) -> list[str]:
-    """The names of a table's columns. Raises Refused for a file without any."""
+    """Return the names of the columns of a table. Raises Refused for fewer than two, or equal ones."""
     with upload.on_disk() as path:
         names = input_columns(identify(path))
     if len(set(names)) < 2 or len(set(names)) < len(names) or "" in names:
@@ -104,9 +102,9 @@ def column_names(upload: Upload) -> list[str]:
 
 
 def label_choices(upload: Upload) -> list[str]:
-    """Which labels of words there are to learn: of a treebank by name, else the columns by number, the last one first.
+    """Return the labels of words that a file has: names of a treebank, otherwise column numbers, the last column first.
 
-    Raises Refused for a file without any.
+    Raises Refused for a file without labels.
     """
     with upload.on_disk() as path:
         source = identify(path, tabs_in_text=True)

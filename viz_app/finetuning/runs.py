@@ -1,8 +1,7 @@
-"""Fine-tuning runs of this machine: each a folder, and while it goes on a process of its own.
+"""Fine-tuning runs of this machine, each with a folder and, while it runs, a process of its own.
 
-A run takes hours where the queue's jobs take minutes: as one of them it would hold up every other long one, and end
-with the page of whoever asked. As a process it leaves a core, goes on whatever page is open, and is the command
-`headlight finetune` itself.
+Jobs of the queue take minutes and end with the page that needs them, but a run takes hours. It therefore runs
+`headlight finetune` in a separate process, independent of the open pages, on all cores but one.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ from viz_app.access import is_local_server, shutting_down
 from viz_app.finetuning.material import KINDS, FinetuneRequest, TrainingTexts, read_upload
 from viz_app.shell.controls import Upload
 
-RUNS = Path("runs")  # where the server was started
-TABLE, REQUEST_FILE, OUTPUT_FILE = "table", "run.json", "said.txt"  # the first has the ending of what was uploaded
+RUNS = Path("runs")  # in the folder in which the server was started
+TABLE, REQUEST_FILE, OUTPUT_FILE = "table", "run.json", "said.txt"  # TABLE has the extension of the upload
 NICENESS = 10
-MAX_STOP_SECONDS = 30.0  # seconds that a stopped run has to note where it is
-MAX_TABLE_MEGABYTES = 50  # megabytes
+MAX_STOP_SECONDS = 30.0  # for which a stopped run may write its checkpoint
+MAX_TABLE_MEGABYTES = 50
 _NAME = re.compile(r"\w[\w. -]{0,59}")
 
 
 @dataclass(frozen=True)
 class TuningRun:
-    """A run in its folder."""
+    """A fine-tuning run, identified by its folder."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """As it was given."""
+        """Name of the run, which is that of its folder."""
         return self.folder.name
 
     @property
     def request(self) -> FinetuneRequest:
-        """What it was begun with. Raises Refused for a folder that says something else."""
+        """Settings of the run. Raises Refused if its file has other fields."""
         try:
             return FinetuneRequest(**read_json(self.folder / REQUEST_FILE))
         except TypeError as error:
@@ -58,28 +57,28 @@ class TuningRun:
 
     @property
     def table_file(self) -> Path:
-        """The file that it learns from, and is asked on."""
+        """Path of the training file, part of which is used for evaluation."""
         return table_path(self.folder, self.request)
 
     @property
     def texts(self) -> TrainingTexts:
-        """What that file holds."""
+        """Texts of the training file."""
         request = self.request
         return request.kind.read_file(self.table_file, request)
 
     @property
     def log(self) -> TuningLog:
-        """What it has said so far."""
+        """Log of the run so far."""
         return read_log(self.folder)
 
     @property
     def steps(self) -> dict[int, Path]:
-        """The steps whose weights are kept so far."""
+        """Number of each step whose weights are kept -> their folder."""
         return kept_steps(self.folder)
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on now, in a process of this server or of another one."""
+        """Whether a process of this or another server executes the run."""
         process = _processes.get(self.folder.resolve())
         if process is not None and process.poll() is None:
             return True
@@ -87,12 +86,12 @@ class TuningRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether it came to its end."""
+        """Whether the run is complete."""
         return (self.folder / checkpoint.CONFIG_FILE).is_file() and not (self.folder / UNFINISHED_FILE).is_file()
 
     @property
     def last_line(self) -> str:
-        """The last line that it printed; empty if there is none."""
+        """The last line of the output of the process; empty if there is none."""
         with suppress(OSError):
             lines = (self.folder / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
             return next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -100,15 +99,15 @@ class TuningRun:
 
     @property
     def failure(self) -> str:
-        """Why it ended before its end, in its own words; empty where it did not, or was stopped."""
+        """Last line of the output of a process that failed; empty if it did not fail, or was stopped."""
         process = _processes.get(self.folder.resolve())
         code = None if process is None else process.poll()
         return "" if code in (None, 0, 130, -signal.SIGINT) or self.is_done else self.last_line
 
     def start(self) -> None:
-        """Begin, or go on where it was stopped.
+        """Start the run, or resume a stopped one.
 
-        Raises Refused for a server that others reach, and while any run goes on.
+        Raises Refused on a shared server, and while any run is in progress.
         """
         if not is_local_server():
             raise Refused("only a page that this machine alone can open may train a model")
@@ -123,22 +122,22 @@ class TuningRun:
             _processes[self.folder.resolve()] = _start_process(self.folder, request)
 
     def stop(self) -> None:
-        """Ask it to stop: it notes where it is, and then ends."""
+        """Interrupt the process of the run, which writes a checkpoint before it ends."""
         process = _processes.get(self.folder.resolve())
         if process is not None and process.poll() is None:
             _interrupt(process)
 
     def delete(self) -> None:
-        """Take the folder away, with the model, the kept steps and the file that it learned from.
+        """Delete the folder of the run, with the model, the kept steps and the training file.
 
-        Raises Refused for a server that others reach, while the run goes on, and for a folder that is none of `runs`.
+        Raises Refused on a shared server, while the run is in progress, and for a folder that is not in `RUNS`.
         """
         if not is_local_server():
             raise Refused("only a page that this machine alone can open may delete from its disk")
         with _start_lock:
             if self.folder.is_symlink() or self not in list_runs():
                 raise Refused(f"{self.folder} is no run of this page: it stays as it is")
-            _ = self.request  # a folder that says something else is not ours
+            _ = self.request  # raises Refused for a folder that is not that of a run
             if self.is_running or is_locked(self.folder):
                 raise Refused(f"the run {self.name!r} goes on now: stop it before it is deleted")
             _processes.pop(self.folder.resolve(), None)
@@ -146,20 +145,20 @@ class TuningRun:
 
 
 def list_runs() -> list[TuningRun]:
-    """The runs of this machine, the newest first."""
+    """Return the runs of this machine, the newest first."""
     request_files = RUNS.absolute().glob(f"*/{REQUEST_FILE}")
     return [TuningRun(path.parent) for path in sorted(request_files, key=lambda path: -path.stat().st_mtime)]
 
 
 def run_folder(name: str) -> Path:
-    """The folder of a run."""
+    """Return the folder of a run with this name."""
     return RUNS.absolute() / name.strip()
 
 
 def create_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
-    """A run in a folder of its own, ready to begin.
+    """Create the folder of a run, and return the run, which is not started.
 
-    Raises Refused for a server that others reach, a name that is taken or none, and a table that cannot be used.
+    Raises Refused on a shared server, for an invalid or used name, and for a file that cannot be used.
     """
     if not is_local_server():
         raise Refused("only a page that this machine alone can open may write to its disk")
@@ -179,7 +178,7 @@ def create_run(name: str, request: FinetuneRequest, table: bytes) -> TuningRun:
 
 
 def table_path(folder: Path, request: FinetuneRequest) -> Path:
-    """Where a run keeps the file that it learns from."""
+    """Return the path of the training file in the folder of a run."""
     return folder / f"{TABLE}{Path(request.table).suffix.lower()}"
 
 
@@ -190,7 +189,7 @@ _processes: dict[Path, subprocess.Popen[bytes]] = {}
 
 
 def core_count() -> int:
-    """How many cores this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -208,13 +207,13 @@ def _start_process(folder: Path, request: FinetuneRequest) -> subprocess.Popen[b
             **settings},
         )  # fmt: skip
     if hasattr(os, "setpriority"):
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # the process has ended already
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     return process
 
 
 def command_arguments(folder: Path, request: FinetuneRequest) -> list[str]:
-    """What `headlight` is called with for a run."""
+    """Return the arguments of the `headlight` command that executes a run."""
     word_options = {"--word": request.word} if request.kind is KINDS["tags"] else {}
     settings = {
         "--text": request.text, "--label": request.label, "--pair": request.pair, **word_options, "--folder": folder,
@@ -222,7 +221,7 @@ def command_arguments(folder: Path, request: FinetuneRequest) -> list[str]:
         "--learning-rate": request.learning_rate, "--batch": request.batch, "--max-length": request.max_length,
         "--seed": request.seed, "--keep": request.keep, "--device": os.environ.get("HEADLIGHT_DEVICE"),
     }  # fmt: skip
-    # Written as one word each: a column may be called -x.
+    # One argument each, with "=", because the name of a column may begin with "-".
     options = [f"{name}={value}" for name, value in settings.items() if value is not None]
     return ["finetune", str(table_path(folder, request)), *options, *["--skip-broken"] * request.skip_broken]
 
@@ -235,7 +234,7 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 
 def stop_all_runs() -> None:
-    """Stop every run of this server, and wait a moment until each has noted where it is."""
+    """Stop all runs of this server, and wait up to `MAX_STOP_SECONDS` for each to write its checkpoint."""
     running = [process for process in _processes.values() if process.poll() is None]
     for process in running:
         _interrupt(process)
@@ -245,7 +244,7 @@ def stop_all_runs() -> None:
 
 
 def _stop_runs_with_server() -> None:
-    """Stop the runs as soon as the server is asked to stop: a signal may end it before it comes to `atexit`."""
+    """Stop all runs when the server begins to stop; a signal may end it before `atexit` functions are called."""
     shutting_down.wait()
     stop_all_runs()
 

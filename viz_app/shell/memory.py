@@ -1,9 +1,9 @@
-"""How much memory this server may use, and how room is made before a piece of work would take more.
+"""Limits on the memory of the server, and their enforcement before a computation starts.
 
-Models have a limit of their own (`model_limit`), so that results and models do not displace each other. For everything
-else what counts is what is resident: the settings of glibc under which the app is started keep what is freed, so that
-it is given back to the system first; then results that are kept for who asks again go, and only then is work refused.
-Work of models on a GPU takes its memory there; in the memory of this machine are its results alone.
+Models have a limit of their own (`model_limit`), so that results and models do not displace each other. All other
+computations are limited by the resident memory. If there is too little, memory that was freed but not returned to the
+system is released first, then cached results are dropped, and finally the computation is refused. Computations on a
+GPU need GPU memory, and memory of this machine for their results only.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from bert_core.run.memory import free_bytes, gpu_bytes
 from viz_app.shell.model_cache import ModelCache
 
 CPU = torch.device("cpu")
-DEVICE_SETTING = "HEADLIGHT_DEVICE"  # on which models are loaded
-SETTING = "HEADLIGHT_MEMORY"  # GB that this server may use in all
-MODEL_SETTING = "HEADLIGHT_MODEL_MEMORY"  # GB of these that models may take
-RESULT_MEMORY = 2 << 30  # bytes for texts and results, beside Python, the packages and the models
+DEVICE_SETTING = "HEADLIGHT_DEVICE"  # device of the models
+SETTING = "HEADLIGHT_MEMORY"  # limit of the server in GB
+MODEL_SETTING = "HEADLIGHT_MODEL_MEMORY"  # limit of its models in GB
+RESULT_MEMORY = 2 << 30  # bytes for texts and results, in addition to Python, the packages and the models
 SHARE = 0.6  # of the memory of the machine
-MIN_RESULT_MEMORY = 1 << 28  # bytes for texts and results that the smallest machine gives too
-MODEL_SHARE = 0.5  # of what the server may use in all
-SMALL_WORK = 1 << 24  # bytes: what takes no more is never refused
-RESULT_SHARE = 1 / 3  # of what work takes, at most, is its result: see `capture_bytes`
+MIN_RESULT_MEMORY = 1 << 28  # minimum of RESULT_MEMORY on a small machine
+MODEL_SHARE = 0.5  # of the limit of the server
+SMALL_WORK = 1 << 24  # bytes; smaller computations are never refused
+RESULT_SHARE = 1 / 3  # upper bound of the share of the result in the memory of a computation: see `capture_bytes`
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
 _lock = threading.Lock()
-_running: list[int] = []  # what the work that runs now may take of this machine
-_running_on_gpu: list[int] = []  # and of the GPU
+_running: list[int] = []  # bytes reserved by running computations in the memory of this machine
+_running_on_gpu: list[int] = []  # and in that of the GPU
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def reserve_memory(
 
 
 def _missing(nbytes: int) -> int:
-    """How many bytes are missing to so many more; what runs now counts whole, however much of it is resident yet."""
+    """Return how many bytes are missing for a computation; running ones count with all the bytes they reserved."""
     current_bytes = resident_bytes()
     return 0 if current_bytes is None else current_bytes + sum(_running) + nbytes - memory_limit()
 
@@ -97,9 +97,9 @@ def _megabytes(count: int) -> str:
 
 
 def memory_limit() -> int:
-    """The bytes that may be resident now: they grow with the models that are in memory.
+    """Return the maximum number of resident bytes, which increases with the models that are loaded.
 
-    Raises Refused for a setting that is no number above 0.
+    Raises Refused for a setting that is not a number above 0.
     """
     if (setting := _setting(SETTING)) is not None:
         return setting
@@ -108,9 +108,9 @@ def memory_limit() -> int:
 
 
 def model_limit() -> int:
-    """The bytes that all models together may take: half of what the server may use in all, or of the GPU, if not set.
+    """Return the maximum number of bytes of all models: by default half of the limit of the server, or of the GPU.
 
-    Raises Refused for a setting that is no number above 0.
+    Raises Refused for a setting that is not a number above 0.
     """
     if (setting := _setting(MODEL_SETTING)) is not None:
         return setting
@@ -122,29 +122,29 @@ def model_limit() -> int:
     return int(MODEL_SHARE * in_all)
 
 
-MODELS = ModelCache(model_limit)  # those of this server
+MODELS = ModelCache(model_limit)  # the models of this server
 
 
 def model_device() -> torch.device:
-    """Where this server's models are. Raises Refused for a device that this machine does not have."""
+    """Return the device of the models of this server. Raises Refused for a device that this machine does not have."""
     return best_device(os.environ.get(DEVICE_SETTING))
 
 
 def resident_model_bytes() -> int:
-    """The bytes of models in the memory of this machine: none where they are on a GPU."""
+    """Return the bytes of the models in the memory of this machine, which is 0 if they are on a GPU."""
     return MODELS.nbytes if model_device().type == "cpu" else 0
 
 
 @cache
 def base_resident_bytes() -> int:
-    """The bytes of Python and the packages: what is resident, less the models, when it is first asked."""
+    """Return the resident bytes without models at the first call, which are those of Python and the packages."""
     return max((resident_bytes() or 0) - resident_model_bytes(), 0)
 
 
 def _setting(name: str) -> int | None:
-    """Bytes that an environment variable states in GB; None where it is not set.
+    """Return the bytes that an environment variable states in GB; None if it is not set.
 
-    Raises Refused for one that is no number above 0.
+    Raises Refused for a value that is not a number above 0.
     """
     setting = os.environ.get(name)
     if not setting:
@@ -159,12 +159,12 @@ def _setting(name: str) -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """Bytes of this process that are in memory; None where the system does not say."""
+    """Return the resident bytes of this process; None if the operating system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:  # no Linux
         pass
-    try:  # what `getrusage` knows elsewhere is the most there ever was, which never falls again
+    try:  # `getrusage` reports the maximum since the start of the process only
         process = subprocess.run(
             ["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, text=True, check=True
         )
@@ -174,7 +174,7 @@ def resident_bytes() -> int | None:
 
 
 def machine_memory() -> int:
-    """Bytes of memory of this machine, or of the container that it is."""
+    """Return the bytes of memory of this machine or container."""
     limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -182,7 +182,7 @@ def machine_memory() -> int:
 
 
 def _control_group_limits() -> Iterator[int]:
-    """The limits of the control groups around this process, of version 2 and of version 1, from the innermost."""
+    """Yield the memory limits of the control groups (version 1 and 2) of this process, the innermost first."""
     try:
         lines = OWN_GROUPS.read_text("utf-8").splitlines()
     except OSError:  # no Linux

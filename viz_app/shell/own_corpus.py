@@ -1,7 +1,7 @@
-"""A corpus of a visitor's own: what an index of it costs, and the index, there as long as the visitor is.
+"""The index of a corpus that a visitor uploads, which is kept while the visitor is connected.
 
-The index is a temporary folder, and goes when nobody is there any more who brought its file: two who bring the same
-share one.
+An index is a temporary folder. Visitors who upload the same file share an index, which is removed when all of them have
+left.
 """
 
 from __future__ import annotations
@@ -32,34 +32,26 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.temporary import LockedFolder
 from viz_app.shell.view import write_note
-from viz_app.shell.work import (
-    Work,
-    duration_text,
-    is_confirmed,
-    poll,
-    queue,
-    withdraw_request,
-)
+from viz_app.shell.work import Work, duration_text, is_confirmed, poll, queue, withdraw_request
 from viz_app.streamlit_compat import is_session_active, session_id
 
 SETTINGS = IndexSettings()
-MAX_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop
-MAX_BYTES = 1 << 29  # of an index: fewer tokens of a larger model
+MAX_TOKENS = 50_000  # of a corpus: one or two minutes for the bundled model on a laptop
+MAX_BYTES = 1 << 29  # of an index, which limits the tokens for a large model
 MAX_TOTAL_BYTES, MAX_INDEXES = 1 << 31, 16  # bytes on disk of all visitors' indexes, and how many of them
-MAX_MEGABYTES = 5  # of a file; a treebank has about a hundred bytes a token
-SHARD_CHARACTERS = 1 << 13  # characters of text: about 2,000 tokens, after each of which the work can be stopped
-MAX_ABSENT_SECONDS, SWEEP_INTERVAL = (
-    120.0,
-    15.0,
-)  # seconds: a connection may break and come back; between two looks at who is there
+MAX_MEGABYTES = 5  # of a file; a treebank has about 100 bytes per token
+SHARD_CHARACTERS = 1 << 13  # about 2,000 tokens, after which the work can be stopped
+MAX_ABSENT_SECONDS = 120.0  # after which a disconnected session is considered closed
+SWEEP_INTERVAL = 15.0  # seconds between two checks of the sessions
 UPLOAD = "corpus_upload"
 
 
 @dataclass(eq=False)
 class OwnIndex:
-    """An index of an upload.
+    """An index of an uploaded file.
 
-    place: its folder. nbytes: on disk. seen: when each of its visitors was there last.
+    folder: its temporary folder. nbytes: its size on disk. last_seen: when each session that uses it was last
+    connected.
     """
 
     index: Index
@@ -76,7 +68,7 @@ _indexes: dict[Hashable, OwnIndex] = {}  # by model and file
 
 
 def sweep(time_now: float, is_here: Callable[[SessionId], bool]) -> None:
-    """Remove the indexes of those who are gone, and not come back for long."""
+    """Remove the indexes whose sessions have all been disconnected for `MAX_ABSENT_SECONDS`."""
     with _lock:
         for key, entry in list(_indexes.items()):
             entry.last_seen = {
@@ -94,7 +86,7 @@ def _watch() -> None:
 
 
 def _join_index(key: Hashable) -> OwnIndex | None:
-    """The index of a model and a file, where there is one; from now on it is this visitor's too."""
+    """Return the index of a model and a file, and register the session as its user; None if there is none."""
     with _lock:
         entry = _indexes.get(key)
         if entry is not None:
@@ -103,7 +95,7 @@ def _join_index(key: Hashable) -> OwnIndex | None:
 
 
 def release_indexes(*, kept_key: Hashable = None) -> None:
-    """Take the visitor off those who look into an index, but one, and remove it if there is nobody else."""
+    """Unregister the session from all indexes but one, and remove those that no session uses."""
     with _lock:
         for key, entry in list(_indexes.items()):
             if key != kept_key and entry.last_seen.pop(session_id(), None) is not None and not entry.last_seen:
@@ -111,19 +103,19 @@ def release_indexes(*, kept_key: Hashable = None) -> None:
 
 
 def max_tokens(loaded: LoadedModel) -> int:
-    """Of a corpus that is indexed here."""
+    """Return the maximum number of tokens of a corpus that this server indexes for a visitor."""
     return min(MAX_TOKENS, MAX_BYTES // bytes_per_token(loaded, SETTINGS) // 1000 * 1000)
 
 
 def own_index(loaded: LoadedModel) -> Index | None:
-    """The index of the visitor's own corpus, where there is one of this model."""
+    """Return the index of the visitor's corpus for this model; None if there is none."""
     upload: Upload | None = st.session_state.get(UPLOAD)
     entry = None if upload is None else _join_index(_key(loaded, upload))
     return None if entry is None else entry.index
 
 
 def remove_corpus_button(loaded: LoadedModel) -> None:
-    """Draw the button that takes a visitor's own corpus away, where that is what a page asks."""
+    """Draw the button that removes the visitor's corpus, if it is indexed."""
     upload: Upload | None = st.session_state.get(UPLOAD)
     index = own_index(loaded)
     if upload is not None and index is not None:
@@ -134,9 +126,9 @@ def remove_corpus_button(loaded: LoadedModel) -> None:
 
 
 def index_controls(loaded: LoadedModel) -> None:
-    """Draw what makes an index of a visitor's own corpus, its cost first; the page is drawn again when it is there.
+    """Draw the controls that index a visitor's corpus; when the index is complete, the page is drawn again.
 
-    loaded: the model as it was loaded, with nothing changed in it.
+    loaded: the model without changes.
     """
     max_count = max_tokens(loaded)
     upload = file_control(
@@ -160,7 +152,7 @@ def index_controls(loaded: LoadedModel) -> None:
 
 
 def _make_index(loaded: LoadedModel, upload: Upload, max_count: int) -> bool:
-    """Whether the index of a file was made, after its cost was said and the button clicked. Raises Refused."""
+    """State the cost of the index, create it after a click on the button, and return whether it exists."""
     cost = poll(_cost_work(loaded, upload, max_count)).value
     if cost is None:
         return False
@@ -175,13 +167,13 @@ def _make_index(loaded: LoadedModel, upload: Upload, max_count: int) -> bool:
     release_indexes(kept_key=_key(loaded, upload))
     is_made = poll(work, request_slot="own_index").value is not None
     if is_made:
-        queue().forget(work.key)  # it is not the queue that keeps it
+        queue().forget(work.key)  # the index is kept here, not in the queue
         withdraw_request("own_index")
     return is_made
 
 
 def _cost_work(loaded: LoadedModel, upload: Upload, max_count: int) -> Work[IndexCost]:
-    """What an index of a file costs, tried with as many cores as the work itself will have."""
+    """Return the work that measures the cost of an index, with as many cores as the index itself will have."""
 
     def ask(report: Progress) -> IndexCost:
         with upload.on_disk() as path:
@@ -192,7 +184,7 @@ def _cost_work(loaded: LoadedModel, upload: Upload, max_count: int) -> Work[Inde
 
 
 def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
-    """The index itself, for those who ask; the result is how many tokens it has."""
+    """Return the work that creates the index for the session; its result is the number of tokens."""
     key, session = _key(loaded, upload), session_id()
 
     def make(report: Progress) -> int:
@@ -220,15 +212,14 @@ def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[in
 
 
 def _check_room(nbytes: int) -> None:
-    """Raise Refused where an index of so many bytes has no room."""
+    """Raise Refused if there is no room for an index of this size."""
     with _lock:
         total_bytes = sum(entry.nbytes for entry in _indexes.values())
     if len(_indexes) >= MAX_INDEXES or total_bytes + nbytes > MAX_TOTAL_BYTES:
         raise Refused(
             f"this server keeps {MAX_INDEXES} corpora of visitors at most, {MAX_TOTAL_BYTES / 1e6:,.0f} MB of them, "
-            "and "
-            f"has {len(_indexes)} of {total_bytes / 1e6:,.0f} MB: take a smaller one, or come back when somebody has "
-            "left"
+            f"and has {len(_indexes)} of {total_bytes / 1e6:,.0f} MB: take a smaller one, or come back when somebody "
+            "has left"
         )
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if nbytes > free / 2:

@@ -19,7 +19,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 import streamlit as st
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress
+from bert_core.progress import Progress, format_duration
 from bert_core.refused import Refused
 from bert_core.run.timing import PassTiming, measure_timing
 from bert_core.unknown_tokens import count_unknown_tokens, current_counts
@@ -356,8 +356,8 @@ def estimate_seconds(loaded: LoadedModel, tokens: int, passes: float = 1, *, pla
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as "3 s" or "4 min"."""
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+    """Return an estimated duration as "3 s" or "4 min", at least 1 s."""
+    return format_duration(max(1.0, seconds))
 
 
 # ---------------------------------------------------------------------------- one run of a page

@@ -64,12 +64,11 @@ class TrainingTexts:
 
 @dataclass(frozen=True)
 class Kind:
-    """What can be learned.
+    """A kind of task that can be learned.
 
-    what: in a word, as a button has it. many: what there are many of in a file. held_out: which of them are asked on.
-    read: a file as what is asked of it. length: the tokens of a text at first; longer: what becomes of longer ones.
-    scores: the figures that are drawn, as the log names them and as they are called. example: the name of a made-up
-    file.
+    name: on buttons. unit: of the examples in a file, in the plural. held_out_note: which of them are held out.
+    read_file: reads a file as a request says. default_length: tokens of a text; length_note: what becomes of longer
+    texts. scores: names of the scores by their keys in the log. example_file: the name of the example file.
     """
 
     name: str

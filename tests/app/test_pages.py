@@ -285,6 +285,7 @@ def test_naming_a_folder_loads_it(tiny_model_folder: Path, tmp_path: Path, packe
     assert not app.exception and not app.error
     assert app.session_state.model == str(tiny_model_folder)
     assert f"{tiny_model_folder.name} 2 × 4" in words(app)
+    added_models.clear()  # for other tests
 
 
 def test_a_page_for_others_loads_nothing_but_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -399,6 +399,20 @@ def test_no_page_imports_another() -> None:
             assert not other_pages, module
 
 
+def test_pages_are_given_their_places() -> None:
+    """A page draws in the places of the `View` that it receives, and in no other place of the window."""
+    functions = {"page_place", "write_reading", "current_view", "make_view"}
+    for module, file in modules().items():
+        if module.startswith("viz_app.pages."):
+            imported = {
+                alias.name
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+                if isinstance(node, ast.ImportFrom) and node.module == "viz_app.shell.view"
+                for alias in node.names
+            }
+            assert not imported & functions, module
+
+
 def test_modules_have_no_import_cycles() -> None:
     """The modules can be ordered so that each comes after all that it imports."""
     files = modules()

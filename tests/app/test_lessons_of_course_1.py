@@ -179,8 +179,7 @@ def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch
     """A model that has a file of profiles but other weights than they speak of is refused like one without."""
     other = profiles.profiles_of(bundled())
     assert other is not None
-    monkeypatch.setattr(profiles, "cached_of_model_by_key", lambda key, make: make())
-    monkeypatch.setattr(profiles, "read_profiles", lambda path: replace(other, weights="0" * 16))
+    monkeypatch.setattr(profiles, "_read", lambda path: replace(other, weights="0" * 16))
     work = lesson_records.work_for("jobs", lesson_context(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
         work.compute(ignore_progress)

@@ -21,9 +21,9 @@ WHY = "this server is for many: one question may take {:.0f} s"
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which a pass over ten tokens takes a fifth of a second."""
     monkeypatch.setattr(work, "measure_timing", lambda loaded: PassTiming(0.0, 0.02, 0.0))
-    work.cached_of_model_by_key.clear()
+    work._results_of_models.clear()
     yield
-    work.cached_of_model_by_key.clear()
+    work._results_of_models.clear()
 
 
 @pytest.mark.usefixtures("slow")

@@ -19,7 +19,7 @@ from typing import Any
 import streamlit as st
 
 from bert_core.loading import LoadedModel
-from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help, with_special_tokens
+from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import number
 
 
@@ -45,46 +45,6 @@ class Upload:
             path = Path(folder) / re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", self.name)[-60:]
             path.write_bytes(self.data)
             yield path
-
-
-def control(
-    draw: Callable[..., Any],
-    label: str,
-    name: str,
-    *,
-    first: Any = None,
-    on_change: Callable[..., None] | None = None,
-    args: Sequence[Any] = (),
-    **arguments: Any,
-) -> Any:
-    """Draw the control of the value `name` of the session, and return the value.
-
-    draw: `st.text_input`, `st.segmented_control`, ..., or a method of a container; arguments: its other arguments.
-    first: the value before anything was selected, for a value that is no parameter of the address.
-    on_change: called with args after the visitor has changed the value.
-    """
-    state = st.session_state
-    value = state.get(name, first)
-    if "options" in arguments and value not in arguments["options"] and first is not None:
-        value = first
-    state[name] = value
-    if arguments.get("help") is None:
-        format_func, is_row = arguments.get("format_func", str), draw.__name__ == "segmented_control"
-        arguments["help"] = help_on_terms(
-            " · ".join([label, *map(format_func, arguments["options"] if is_row else ())])
-        )
-
-    if draw.__name__ == "number_input":
-        arguments |= {"value": None, "required": True}  # an emptied field keeps its number
-
-    def receive() -> None:
-        if state[name] is None:  # emptied: the value stays, and is shown again
-            state[name] = value
-        elif state[name] != value and on_change is not None:
-            on_change(*args)
-
-    draw(with_special_tokens(label), key=name, on_change=receive, persist_state="session", **arguments)
-    return state[name]
 
 
 def choose_neuron(

@@ -18,7 +18,7 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.own_corpus import own_index
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
-from viz_app.shell.work import cached_of_model_by_key
+from viz_app.shell.work import cached_per_model
 
 INDEX = "HEADLIGHT_INDEX"  # environment variable: folder of an index that `headlight index` made
 
@@ -40,12 +40,17 @@ def show_index_error(loaded: LoadedModel) -> None:
             st.info(with_help(escape_markdown(f"{error}.")), icon=":material/info:")
 
 
+@cached_per_model
+def _open_index(folder: Path) -> Index:
+    return open_index(folder)
+
+
 def _server_index(loaded: LoadedModel) -> Index | None:
     """Return the index of the server, or None. Raises Refused for an index of other weights, and a damaged one."""
     folder = os.environ.get(INDEX)
     if not folder:
         return None
-    index: Index = cached_of_model_by_key(("index", folder), lambda: open_index(Path(folder)))
+    index = _open_index(Path(folder))
     index.check_model(loaded)
     return index
 

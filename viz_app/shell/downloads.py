@@ -36,9 +36,9 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MAX_EXACT_VALUES
 from viz_app.figures.style import Look, use_look
 from viz_app.maps import MapView
-from viz_app.shell.controls import control
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence
+from viz_app.shell.params import Param, select
 from viz_app.shell.work import Work, is_confirmed, poll, wait_for
 from viz_app.streamlit_compat import PopoverContainer
 
@@ -69,10 +69,7 @@ def attention(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: L
             st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
         if view.heads:
             labels = {"view": view_label, "all": "All heads"}
-            options: dict[str, Any] = {"options": list(labels), "format_func": labels.__getitem__, "required": True}
-            scope = control(
-                st.segmented_control, "Export", "export_which", first="view", label_visibility="collapsed", **options
-            )
+            scope = select("export_which", labels, "Export", label_visibility="collapsed")()
         exported_view = view if scope == "view" else replace(view, heads=(), together=None)
         key = (model, *_run_key(run), exported_view)
         _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.what, key)
@@ -316,8 +313,8 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
             fit = selected = layers_that_fit(tokens, heads, layers, kind, view.layer)
             if 0 < len(fit) < layers:
                 title, key = f"{label}: a browser can open {len(fit)} layers of it", f"bertviz_{kind}_{len(fit)}"
-                options: dict[str, Any] = {"options": range(layers), "format_func": "L{}".format}
-                selected = control(st.pills, title, key, first=fit, selection_mode="multi", **options)
+                choice: Param[list[int]] = Param(key, fit, widget="pills", label=title)
+                selected = choice(options=range(layers), format_func="L{}".format, selection_mode="multi")
             off = None if 0 < len(selected) <= len(fit) else TOO_MANY_LINES
             if fit and not selected:
                 off = "Choose at least one layer."

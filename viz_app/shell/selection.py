@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head, Param, parse_int, toggle, write_indices
-from viz_app.shell.work import Work, cached_by_key, estimate_seconds, wait_for
+from viz_app.shell.work import Work, estimate_seconds, wait_for
 
 NO_TOKENS = ("query", ())
 KEPT_PREDICTIONS = 20  # words for a gap that are kept
@@ -123,12 +123,6 @@ class Selection:
     def seconds(self, passes: float = 1, *, places: float = 0) -> float:
         """Estimate the seconds of forward passes over the text; see `estimate_seconds`."""
         return estimate_seconds(self.loaded, len(self.encoding), passes, places=places)
-
-    def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what `make` returns, computed once per name and selection."""
-        encoding = self.encoding
-        text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
-        return cached_by_key((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
         """Return the text of a piece."""

@@ -151,13 +151,13 @@ def _queue() -> JobQueue:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def cached_by_key(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
+def _results(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
     """Return what `_compute` returns, computed once per key for all visitors."""
     return _compute()
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def cached_of_model_by_key(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
+def _results_of_models(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -> Any:
     """Return what `_compute` returns, computed once per key, in a cache that results for texts do not empty."""
     return _compute()
 
@@ -167,7 +167,7 @@ def cached(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        result: Result = cached_by_key(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
+        result: Result = _results(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
         return result
 
     return call
@@ -178,7 +178,7 @@ def cached_per_model(function: Callable[Parameters, Result]) -> Callable[Paramet
 
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        result: Result = cached_of_model_by_key(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
+        result: Result = _results_of_models(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
         return result
 
     return call
@@ -351,7 +351,7 @@ def estimate_seconds(loaded: LoadedModel, tokens: int, passes: float = 1, *, pla
 
     places: number of positions at which the scores of all words are computed and sorted.
     """
-    timing: PassTiming = cached_of_model_by_key(("timing", loaded.weights_key), lambda: measure_timing(loaded))
+    timing: PassTiming = _results_of_models(("timing", loaded.weights_key), lambda: measure_timing(loaded))
     return timing.estimate_seconds(tokens, passes, places)
 
 

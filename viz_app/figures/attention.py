@@ -1,4 +1,4 @@
-"""One attention map, large: who looks at whom."""
+"""The figure of one attention map."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, plain, sized, styled, token_font
+from viz_app.figures.style import (
+    DIVERGING,
+    SEQUENTIAL,
+    annotation,
+    cells,
+    figure_of,
+    horizontal_scale,
+    label_axis,
+    plain,
+    sized,
+    token_font,
+)
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 LABELS_THAT_FIT = 36
@@ -23,10 +34,10 @@ def attention_heatmap(
     title: str,
     unit: str = "attention",
 ) -> go.Figure:
-    """One map as a matrix: rows are queries (who looks), columns are keys (who is looked at).
+    """Draw one map as a matrix: rows are queries, columns are keys.
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    unit: what a value is, written on hover.
+    unit: of a value, in words, for the hover text.
     Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit the values.
     """
@@ -37,96 +48,46 @@ def attention_heatmap(
         )
     values = np.asarray(values, dtype=np.float32)
     finite = values[np.isfinite(values)]
-    # An all-zero map still needs a range; 1 is what a probability could reach.
+    # A map of zeros still needs a range; 1 is the largest probability.
     limit = float(np.abs(finite).max(initial=0)) or 1.0
     longest = max(values.shape)
     side = min(sized(560, 640), max(340, 34 * longest))
     room = side / min(longest, LABELS_THAT_FIT)  # pixels from one label to the next
     font_size = int(min(sized(13, 18), max(12, 0.75 * room)))
     gap = 1 if longest <= 64 else 0
-
-    heatmap = go.Heatmap(
-        z=values,
-        zmin=-limit if signed else 0,
-        zmax=limit,
-        colorscale=(DIVERGING if signed else SEQUENTIAL).colorscale(),
-        xgap=gap,
-        ygap=gap,
-        # Nine significant digits tell every float32 from its neighbours.
-        hovertemplate=f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
-        colorbar={
-            "orientation": "h",
-            "lenmode": "pixels",
-            "len": 260,
-            "thickness": 12,
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "bottom",
-            "ypad": 6,
-            "xpad": 0,
-            "nticks": 4,
-            "tickangle": 0,
-            "outlinewidth": 0,
-        },
-    )
-    figure = go.Figure([heatmap, go.Scatter(x=[], y=[], xaxis="x2", yaxis="y2", hoverinfo="skip", showlegend=False)])
-    # The map hangs on axes that know every whole token, for the hover; over them lie the axes that are seen, whose
-    # labels are shortened, and thinned when they would touch.
-    figure.update_layout(
-        height=side + sized(160, 190),
-        margin={"t": sized(80, 96)},
-        xaxis=_hover_ticks(key_labels),
-        yaxis=_hover_ticks(query_labels)
-        | {
-            "autorange": "reversed",
-            "scaleanchor": "x",
-            "scaleratio": 1,
-            "constrain": "domain",
-            "constraintoward": "top",
-        },
-        xaxis2=_visible_ticks(key_labels, LABELS_THAT_FIT, font_size)
-        | {"matches": "x", "overlaying": "x", "side": "bottom", "title": {"text": "key: who is looked at"}}
+    # Nine significant digits distinguish every float32 from its neighbours.
+    hover = f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}"
+    place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "ypad": 6}
+    scale: dict[str, Any] = {"zmin": -limit if signed else 0, "zmax": limit, "xgap": gap, "ygap": gap}
+    scale["colorscale"] = (DIVERGING if signed else SEQUENTIAL).colorscale()
+    heatmap = cells(values, hover, colorbar=horizontal_scale(260, nticks=4, tickangle=0, **place), **scale)
+    # The map belongs to axes with the full tokens, for the hover text; over them lie the visible axes, whose labels are
+    # shortened, and thinned where they would overlap.
+    domain = {"constrain": "domain", "scaleanchor": "x", "scaleratio": 1, "constraintoward": "top"}
+    key_axis = {"side": "bottom", "title": {"text": "key: who is looked at"}}
+    query_axis = {"side": "left", "title": {"text": "query: who looks"}}
+    # An annotation, because the title of a plotly figure of this height does not stay at one place.
+    place = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom", "yshift": sized(48, 58)}
+    layout = {
+        "height": side + sized(160, 190),
+        "margin": {"t": sized(80, 96)},
+        "annotations": [annotation(f"<b>{plain(title)}</b>", 0, 1, font={"size": sized(17, 22)}, **place)],
+        "xaxis": _hover_axis(key_labels) | {"constrain": "domain", "constraintoward": "left"},
+        "yaxis": _hover_axis(query_labels) | {"autorange": "reversed", **domain},
+        "xaxis2": _visible_axis(key_labels, font_size)
+        | {"matches": "x", "overlaying": "x", **key_axis}
         | {"autotickangles": [0, -45, -90] if longest <= 20 else [-90]},
-        yaxis2=_visible_ticks(query_labels, LABELS_THAT_FIT, font_size)
-        | {"matches": "y", "overlaying": "y", "side": "left", "title": {"text": "query: who looks"}},
-    )
-    figure.layout.xaxis.update(constrain="domain", constraintoward="left")
-    # An annotation, because a plotly title of a figure this high does not stay at its own place.
-    figure.add_annotation(
-        text=f"<b>{plain(title)}</b>",
-        font_size=sized(17, 22),
-        x=0,
-        xref="paper",
-        xanchor="left",
-        y=1,
-        yref="paper",
-        yanchor="bottom",
-        yshift=sized(48, 58),
-        showarrow=False,
-    )
-    return styled(figure)
-
-
-def _hover_ticks(labels: Sequence[str]) -> dict[str, Any]:
-    return {
-        "tickmode": "array",
-        "tickvals": list(range(len(labels))),
-        "ticktext": [f"{plain(label, LONGEST_HOVER)} ({position})" for position, label in enumerate(labels)],
-        "ticks": "",
-        "showticklabels": False,
-        "showgrid": False,
-        "zeroline": False,
+        "yaxis2": _visible_axis(query_labels, font_size) | {"matches": "y", "overlaying": "y", **query_axis},
     }
+    axes = {"xaxis": "x2", "yaxis": "y2", "hoverinfo": "skip", "showlegend": False}
+    return figure_of([heatmap, {"type": "scatter", "x": [], "y": [], **axes}], layout)
 
 
-def _visible_ticks(labels: Sequence[str], room: int, font_size: int) -> dict[str, Any]:
-    labelled = range(0, len(labels), -(-len(labels) // room))
-    return {
-        "tickmode": "array",
-        "tickvals": list(labelled),
-        "ticktext": [plain(labels[i], LONGEST_LABEL) for i in labelled],
-        "tickfont": token_font(font_size),
-        "showgrid": False,
-        "zeroline": False,
-    }
+def _hover_axis(labels: Sequence[str]) -> dict[str, Any]:
+    names = [f"{plain(label, LONGEST_HOVER)} ({position})" for position, label in enumerate(labels)]
+    return label_axis(names, ticks="", showticklabels=False)
+
+
+def _visible_axis(labels: Sequence[str], font_size: int) -> dict[str, Any]:
+    labelled = range(0, len(labels), -(-len(labels) // LABELS_THAT_FIT))
+    return label_axis([plain(labels[i], LONGEST_LABEL) for i in labelled], labelled, tickfont=token_font(font_size))

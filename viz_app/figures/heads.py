@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, figure_of, page, plain, sized
+from viz_app.figures.style import (
+    HEAD_COLOURS,
+    figure_of,
+    labelled_bars,
+    lines,
+    page,
+    plain,
+    points,
+    same_when_selected,
+    sized,
+)
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -23,11 +33,10 @@ def sweep_scatter(
     estimate: str = "estimated: minus the gradient of the head",
     finding: str = "found: change of the answer without it",
 ) -> go.Figure:
-    """What an estimate says of every head, and what is found without it.
+    """Draw the estimated effect of every head against the measured one.
 
-    estimated, measured: (layer, head); a head that is NaN in either is left out. On the thin line both agree.
-    A point's customdata is its layer and head.
-    estimate, finding: what stands at the axes.
+    estimated, measured: (layer, head); a head that is NaN in either is left out. On the thin line both are equal.
+    The customdata of a point is its layer and head. estimate, finding: titles of the axes.
     Raises ValueError if the shapes differ.
     """
     if estimated.shape != measured.shape:
@@ -40,21 +49,17 @@ def sweep_scatter(
     labelled = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
     colours = page()
+    equality = {"color": colours.faint, "width": sized(1, 2), "dash": "dot"}
+    hover = "L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
+    text = [name if number in labelled else "" for number, name in enumerate(names)]
+    style = {"customdata": heads, "text": text, "textposition": "top center", "showlegend": False}
+    font = {"size": sized(11, 16), "color": colours.faint}
+    marker = {"size": sized(8, 12), "color": colours.accent, "opacity": 0.75}
+    selection = same_when_selected(marker={"opacity": 0.75})
     traces = [
-        {
-            "type": "scatter", "x": [low, high], "y": [low, high], "mode": "lines", "hoverinfo": "skip",
-            "showlegend": False, "line": {"color": colours.faint, "width": sized(1, 2), "dash": "dot"},
-        },
-        {
-            "type": "scatter", "x": x, "y": y, "mode": "markers+text", "showlegend": False, "customdata": heads,
-            "text": [name if number in labelled else "" for number, name in enumerate(names)],
-            "textposition": "top center", "textfont": {"size": sized(11, 16), "color": colours.faint},
-            "marker": {"size": sized(8, 12), "color": colours.accent, "opacity": 0.75},
-            "selected": {"marker": {"opacity": 0.75}}, "unselected": {"marker": {"opacity": 0.75}},
-            "hovertemplate": "L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
-            "<extra></extra>",
-        },
-    ]  # fmt: skip
+        lines([low, high], [low, high], showlegend=False, line=equality),
+        points(x, y, hover, mode="markers+text", marker=marker, textfont=font, **style, **selection),
+    ]
     layout = {
         "height": sized(340, 460),
         "dragmode": False,
@@ -66,50 +71,49 @@ def sweep_scatter(
 
 
 def role_map(
-    points: np.ndarray,
+    positions: np.ndarray,
     roles: Mapping[str, Sequence[tuple[int, int]]],
     selected: tuple[int, int],
     *,
     names: Mapping[str, str],
 ) -> go.Figure:
-    """Every head as a point, near to those that attend alike; a mark of its own for each role.
+    """Draw every head as a point, near heads with similar attention, with one symbol for each role.
 
-    points: (layer, head, 2); NaN is a head that is not there. roles: role -> its heads; names: role -> its words.
-    selected: the head that is ringed. A point's customdata is its layer and head.
+    positions: (layer, head, 2); NaN for a head that does not exist. roles: role -> its heads. names: role -> its label.
+    selected: the head with a ring. The customdata of a point is its layer and head.
     """
     colours = page()
     traces: list[dict[str, Any]] = []
+    label_style = {"textposition": "top center", "cliponaxis": False}
     for number, (role, heads) in enumerate(roles.items()):
         if not heads:
             continue
-        coordinates = np.array([points[head] for head in heads])
-        traces.append({
-            "type": "scatter", "x": coordinates[:, 0], "y": coordinates[:, 1], "name": names[role],
-            "mode": "markers+text" if len(heads) < 8 else "markers", "customdata": heads,
-            "text": ["" if head == selected else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
-            "textfont": {"size": sized(11, 15), "color": colours.faint}, "textposition": "top center",
-            "cliponaxis": False,
-            "marker": {
-                "size": sized(11, 15), "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
-                "color": HEAD_COLOURS[number % len(HEAD_COLOURS)] if number < len(roles) - 1 else colours.faint,
-            },
-            "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
-            "hovertemplate": "L%{customdata[0]} H%{customdata[1]}<br>" + names[role] + "<extra></extra>",
-        })  # fmt: skip
-    if np.isfinite(points[selected]).all():
-        x, y = points[selected].tolist()
-        traces.append({
-            "type": "scatter", "x": [x], "y": [y], "mode": "markers+text", "showlegend": False, "hoverinfo": "skip",
-            "customdata": [selected],
-            # Its name belongs to the ring, and so keeps clear of it.
-            "text": [f"L{selected[0]} H{selected[1]}"], "textposition": "top center", "cliponaxis": False,
-            "textfont": {"size": sized(12, 15), "color": colours.text},
-            "marker": {
-                "size": sized(22, 30), "symbol": "circle-open", "color": colours.text,
-                "line": {"width": sized(2, 3)},
-            },
-            "unselected": {"marker": {"opacity": 1}},
-        })  # fmt: skip
+        coordinates = np.array([positions[head] for head in heads])
+        is_last = number == len(roles) - 1
+        marker = {
+            "size": sized(11, 15),
+            "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
+            "color": colours.faint if is_last else HEAD_COLOURS[number % len(HEAD_COLOURS)],
+        }
+        text = ["" if head == selected else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)]
+        font = {"size": sized(11, 15), "color": colours.faint}
+        style: dict[str, Any] = {
+            "mode": "markers+text" if len(heads) < 8 else "markers",
+            "customdata": heads,
+            **label_style,
+        }
+        style |= {"text": text, "textfont": font, "name": names[role], "marker": marker}
+        hover = "L%{customdata[0]} H%{customdata[1]}<br>" + names[role]
+        selection = same_when_selected(marker={"opacity": 1})
+        traces.append(points(coordinates[:, 0], coordinates[:, 1], hover, **style, **selection))
+    if np.isfinite(positions[selected]).all():
+        x, y = positions[selected].tolist()
+        line = {"width": sized(2, 3)}
+        marker = {"size": sized(22, 30), "symbol": "circle-open", "color": colours.text, "line": line}
+        # The ring has the label of the selected head, so that the two do not overlap.
+        style = {"mode": "markers+text", "text": [f"L{selected[0]} H{selected[1]}"], "customdata": [selected]}
+        style |= {"textfont": {"size": sized(12, 15), "color": colours.text}, "marker": marker, "showlegend": False}
+        traces.append(points([x], [y], **style, **label_style, unselected={"marker": {"opacity": 1}}))
     layout = {
         "height": sized(500, 620),
         "clickmode": "event+select",
@@ -123,32 +127,26 @@ def role_map(
 
 
 def role_bars(scores: Sequence[float], labels: Sequence[str], thresholds: Sequence[float]) -> go.Figure:
-    """How far a head fills each role, 0 to 1, and where each role begins.
+    """Draw the score of a head in each role, 0 to 1, and the threshold of each role.
 
-    scores, labels, thresholds: one of each a role, the first on top. Raises ValueError if they are not as many.
+    scores, labels, thresholds: (role,), the first on top. Raises ValueError if the lengths differ.
     """
     if not len(scores) == len(labels) == len(thresholds):
         raise ValueError(f"{len(scores)} scores, {len(labels)} labels and {len(thresholds)} thresholds: one of each")
     colours, rows = page(), list(range(len(labels)))
     filled = [colours.accent if s > t else colours.line for s, t in zip(scores, thresholds, strict=True)]
+    texts, names = [f"{score:.2f}" for score in scores], [plain(label) for label in labels]
+    hover = "%{customdata}: %{x:.9g}"
+    marker = {"symbol": "line-ns-open", "size": sized(16, 22), "color": colours.text}
     traces = [
-        {
-            "type": "bar", "x": list(scores), "y": rows, "orientation": "h", "showlegend": False,
-            "marker": {"color": filled}, "text": [f"{score:.2f}" for score in scores], "textposition": "outside",
-            "cliponaxis": False, "customdata": [plain(label) for label in labels],
-            "hovertemplate": "%{customdata}: %{x:.9g}<extra></extra>",
-        },
-        {
-            "type": "scatter", "x": list(thresholds), "y": rows, "mode": "markers", "showlegend": False,
-            "marker": {"symbol": "line-ns-open", "size": sized(16, 22), "color": colours.text},
-            "hovertemplate": "the role begins above %{x:.9g}<extra></extra>",
-        },
-    ]  # fmt: skip
+        labelled_bars(scores, texts, names, hover, marker={"color": filled}, showlegend=False),
+        points(list(thresholds), rows, "the role begins above %{x:.9g}", marker=marker, showlegend=False),
+    ]
     layout = {
         "height": sized(30, 44) * len(labels) + 40,
         "margin": {"l": 8, "r": 32, "t": 4, "b": 4},
         "xaxis": {"range": [0, 1.08], "tickvals": [0, 0.5, 1]},
-        "yaxis": {"tickvals": rows, "ticktext": [plain(label) for label in labels], "autorange": "reversed"},
+        "yaxis": {"tickvals": rows, "ticktext": names, "autorange": "reversed"},
     }
     return figure_of(traces, layout)
 
@@ -161,9 +159,10 @@ def head_titles(
     roles: Sequence[Sequence[str]],
     existing: np.ndarray,
 ) -> list[list[str]]:
-    """What a head does, and under it its role figures (layer, head).
+    """Return the role of each head and its measures in words, (layer, head).
 
-    roles: its role in words. existing: which heads exist.
+    entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
+    roles: (layer, head), in words. existing: (layer, head), which heads exist.
     """
     layers, heads = entropy.shape
     return [

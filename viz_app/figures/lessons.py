@@ -1,19 +1,20 @@
-"""What a reader expected beside what is true."""
+"""Figures of lessons: the answers of a reader beside the true ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain, sized
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, annotation, bars, figure_of, page, plain, sized
 
 MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, true"}
 LONGEST_LABEL = 18
 
 
 def number_written(value: float, form: str) -> str:
-    """A number as a bar has it. form: such as ".2f"."""
+    """Return a number as written beside a bar. form: a format specification such as ".2f"."""
     sign, digits = form[: form.startswith("+")], form.removeprefix("+")  # no zero is written with a minus
     return f"{value:{sign}z{digits}}".replace("-", "−")
 
@@ -29,12 +30,12 @@ def answer_bars(
     maximum: float | None = None,
     scale: float | None = None,
 ) -> go.Figure:
-    """Answers as horizontal bars, in the order given, the first on top.
+    """Draw answers as horizontal bars, in the order given, the first on top.
 
-    marks: of each bar one of `MARKS`, written behind it, so that nothing hangs on colour. form: of the numbers.
-    words: the marks in the reader's language. longest: signs of a label. maximum: the number that fills the width,
-    if not
-    the largest. scale: of type and bars, if not what a panel has.
+    marks: (bar,), each one of `MARKS`, written after the number, so that nothing depends on colour. form: format
+        specification of the numbers. words: mark -> its text in the language of the reader. longest: largest number of
+        characters of a label. maximum: the number whose bar has the full width; the largest one if None. scale: of
+        font and bars; that of a panel if None.
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a mark is unknown.
     """
@@ -43,22 +44,19 @@ def answer_bars(
     if unknown := set(marks) - set(MARKS):
         raise ValueError(f"marks {', '.join(sorted(unknown))}: of {', '.join(MARKS)}")
     colours = page()
-    fills = {
-        "": colours.faint, "yours": DIVERGING.colours()[-4], "true": SEQUENTIAL.colours()[7],
-        "both": SEQUENTIAL.colours()[7],
-    }  # fmt: skip
-    places = list(range(len(labels)))
+    true_colour = SEQUENTIAL.colours()[7]
+    fills = {"": colours.faint, "yours": DIVERGING.colours()[-4], "true": true_colour, "both": true_colour}
     numbers = [number_written(value, form) for value in values]
     texts = [f"<b>{number}</b>  {words[mark]}".rstrip() for number, mark in zip(numbers, marks, strict=True)]
-    bars = {
-        "type": "bar", "orientation": "h", "x": list(values), "y": places, "text": numbers,
-        "marker": {"color": [fills[mark] for mark in marks]}, "textposition": "none",
-        "customdata": [plain(label, 160) for label in labels],
-        "hovertemplate": "%{customdata}: %{text}<extra></extra>",
-    }  # fmt: skip
+    names, marker = [plain(label, 160) for label in labels], {"color": [fills[mark] for mark in marks]}
+    bar_style = {"text": numbers, "textposition": "none", "customdata": names, "marker": marker}
+    trace = bars(list(values), list(range(len(labels))), "%{customdata}: %{text}", **bar_style)
     minimum, maximum = min((*values, 0.0)), max((*values, 0.0)) if maximum is None else maximum
     room = (maximum - minimum) or 1.0
     scale = sized(1, 1.2) if scale is None else scale
+    # The name stands above its bar: the panel is narrow.
+    style: dict[str, Any] = {"xref": "x domain", "xanchor": "left", "yanchor": "bottom", "align": "left"}
+    style["font"] = {"color": colours.text, "size": round(15 * scale)}
     layout = {
         "height": round(len(labels) * 44 * scale + 16),
         "margin": {"t": 4, "l": 4, "r": 4, "b": 4},
@@ -66,14 +64,9 @@ def answer_bars(
         "dragmode": False,
         "xaxis": {"visible": False, "range": [minimum, maximum + 0.02 * room]},
         "yaxis": {"visible": False, "range": [len(labels) - 0.5, -0.62]},
-        # The name stands over its bar: the panel is narrow.
         "annotations": [
-            {
-                "x": 0, "xref": "x domain", "xanchor": "left", "y": place - 0.24, "yanchor": "bottom",
-                "text": f"{plain(label, longest)}  {number}".strip(), "showarrow": False, "align": "left",
-                "font": {"color": colours.text, "size": round(15 * scale)},
-            }
-            for place, label, number in zip(places, labels, texts, strict=True)
+            annotation(f"{plain(label, longest)}  {text}".strip(), 0, row - 0.24, **style)
+            for row, (label, text) in enumerate(zip(labels, texts, strict=True))
         ],
-    }  # fmt: skip
-    return figure_of([bars], layout)
+    }
+    return figure_of([trace], layout)

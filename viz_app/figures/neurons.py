@@ -1,4 +1,4 @@
-"""Which neurons fire: a map with the strongest of each layer at each token."""
+"""The map of the neuron with the largest activation in each layer at each token."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def neuron_map(
     limits: Sequence[float],
     selected: tuple[int, int] | None = None,
 ) -> go.Figure:
-    """The number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
+    """Draw the number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
 
-    neurons, values: (row, column); -1 and NaN leave a cell empty. value_name: the value is, on hover. limits: of each
-        column where its colours end.
-    selected: the (row, column) to frame. A click on a cell gives back its column as x and its row as y.
+    neurons, values: (row, column); -1 and NaN leave a cell empty. value_name: of the values, for the hover text.
+    limits: (column,) value at the end of the colours. selected: the (row, column) to frame.
+    A click on a cell returns its column as x and its row as y.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels, values or limits do not fit the neurons.
     """
@@ -38,10 +38,12 @@ def neuron_map(
         )
     has_numbers = shape[1] <= sized(NUMBERS_THAT_FIT, NUMBERS_THAT_FIT * 2 // 3)
     ends = np.array([limit or 1.0 for limit in limits])
-    traces = coloured_cells(
-        np.clip(values / ends, -1, 1), neurons.astype(float), row_labels, column_labels, axis="x",
-        format_value=_number if has_numbers else None,
-    )  # fmt: skip
+    shares, numbers, format_value = (
+        np.clip(values / ends, -1, 1),
+        neurons.astype(float),
+        _number if has_numbers else None,
+    )
+    traces = coloured_cells(shares, numbers, row_labels, column_labels, axis="x", format_value=format_value)
     points = traces[1]
     points["customdata"] = [
         [*texts, two_digits(value)] for texts, value in zip(points["customdata"], values.ravel().tolist(), strict=True)
@@ -51,8 +53,7 @@ def neuron_map(
         + value_name
         + " %{customdata[3]}<extra></extra>"
     )
-    layout = cells_layout(row_labels, column_labels, selected)
-    return figure_of(traces, layout)
+    return figure_of(traces, cells_layout(row_labels, column_labels, selected))
 
 
 def _number(neuron: float) -> str:

@@ -1,4 +1,4 @@
-"""Shares, as of what a head looks at, beside those of chance."""
+"""Bars of shares, such as those of a head's attention, beside the shares by chance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, figure_of, label_axis, page, plain, sized
+from viz_app.figures.style import SEQUENTIAL, bars, figure_of, label_axis, page, plain, points, sized
 
 LONGEST_LABEL = 28
 MIN_LABELLED_SHARE = 0.005
@@ -21,35 +21,28 @@ def share_bars(
     title: str = "share of looks",
     form: str = ".0%",
 ) -> go.Figure:
-    """A bar for each share, the first on top, and a line across it where chance would end.
+    """Draw a bar for each share, the first on top, with a mark at the share by chance.
 
-    shares, chances: (name,),
-    0 to 1. series_name: whose they are. title: what they are. form: how they are written. Names are
-    plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    shares, chances: (name,), 0 to 1. series_name: of the shares, in the legend. title: of the horizontal axis.
+    form: format specification of the shares. Names are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ.
     """
     if not len(names) == len(shares) == len(chances):
         raise ValueError(f"{len(names)} names, {len(shares)} shares and {len(chances)} of chance: one of each")
     colours, places = page(), list(range(len(names)))
     labels, fine = [plain(name, LONGEST_LABEL) for name in names], ".1%" if form.endswith("%") else form
-    bars = {
-        "type": "bar", "orientation": "h", "x": list(shares), "y": places, "name": series_name, "cliponaxis": False,
-        "marker": {"color": SEQUENTIAL.colours()[7]},
-        "hovertemplate": f"%{{customdata[0]}}<br>%{{x:{fine}}}, by chance %{{customdata[1]:{fine}}}<extra></extra>",
-        "customdata": [[name, chance] for name, chance in zip(labels, chances, strict=True)],
-    }  # fmt: skip
-    by_chance = {
-        "type": "scatter", "mode": "markers", "x": list(chances), "y": places, "name": "by chance",
-        "marker": {
-            "symbol": "line-ns", "size": sized(16, 22), "line": {"width": 3, "color": colours.text},
-        },
-        "hoverinfo": "skip",
-    }  # fmt: skip
-    numbers = {
-        "type": "scatter", "mode": "text", "y": places, "showlegend": False, "cliponaxis": False, "hoverinfo": "skip",
-        "x": [max(pair) for pair in zip(shares, chances, strict=True)], "textposition": "middle right",
-        "text": [f"  {share:{form}}" if share >= MIN_LABELLED_SHARE else "" for share in shares],
-    }  # fmt: skip
+    hover = f"%{{customdata[0]}}<br>%{{x:{fine}}}, by chance %{{customdata[1]:{fine}}}"
+    pairs = [[name, chance] for name, chance in zip(labels, chances, strict=True)]
+    style = {"name": series_name, "marker": {"color": SEQUENTIAL.colours()[7]}, "customdata": pairs}
+    mark = {"symbol": "line-ns", "size": sized(16, 22), "line": {"width": 3, "color": colours.text}}
+    text = [f"  {share:{form}}" if share >= MIN_LABELLED_SHARE else "" for share in shares]
+    text_style = {"mode": "text", "text": text, "textposition": "middle right", "showlegend": False}
+    ends = [max(pair) for pair in zip(shares, chances, strict=True)]
+    traces = [
+        bars(list(shares), places, hover, cliponaxis=False, **style),
+        points(list(chances), places, name="by chance", marker=mark),
+        points(ends, places, cliponaxis=False, **text_style),
+    ]
     layout = {
         "height": round(len(names) * sized(25, 36) + 110),
         "margin": {"l": 8, "r": 56, "t": 40, "b": 8},
@@ -60,4 +53,4 @@ def share_bars(
         "xaxis": {"title": {"text": title}, "tickformat": form, "range": [0, 1.12 * max([*shares, *chances, 0.01])]},
         "yaxis": label_axis([f"{name}  " for name in labels], range=[len(names) - 0.4, -0.6]),
     }
-    return figure_of([bars, by_chance, numbers], layout)
+    return figure_of(traces, layout)

@@ -1,8 +1,9 @@
-"""What stands at each stage of a pass: pieces in boxes, vectors as rows of colour, one row of a map as bars."""
+"""Figures of the stages of a forward pass: pieces in boxes, vectors as rows of colours, one row of a map as bars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,9 +13,18 @@ from viz_app.figures.style import (
     DIVERGING,
     SENTENCE_TINTS,
     SEQUENTIAL,
+    annotation,
+    cells,
+    columns,
     current_look,
+    figure_of,
+    horizontal_scale,
+    label_axis,
     page,
     plain,
+    points,
+    rectangle,
+    row_frame,
     sized,
     styled,
     token_font,
@@ -25,31 +35,28 @@ LONGEST_LABEL, LONGEST_HOVER = 14, 160
 ROWS_THAT_FIT, KEYS_THAT_FIT, ROWS_IN_LECTURE = 40, 40, 8
 PIECES_A_LINE = 6
 PANELS_HEIGHT = 480  # of all panels under each other, where their rows can be thin enough
-LABEL_HEIGHT = 15  # of a row that has its name
+LABEL_HEIGHT = 15  # of a row that has its label
+TOP_LEFT = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom"}
 
 
 def window(length: int, selected: int, room: int = ROWS_THAT_FIT) -> slice:
-    """The rows of a long text that are drawn: as many as there is room for, the chosen one among them."""
+    """Return the rows of a long text that are drawn: at most `room`, the selected one among them."""
     first = min(max(selected - room // 2, 0), max(length - room, 0))
     return slice(first, min(first + room, length))
 
 
 def _part(rows: slice, length: int, noun: str) -> str:
-    """Which of the rows or columns are drawn, in words; empty where all are."""
+    """Return which of the rows or columns are drawn, in words; an empty text if all are."""
     whole = rows.stop - rows.start == length
     return "" if whole else f"{noun} {rows.start} to {rows.stop - 1} of {length}"
 
 
 def piece_boxes(
-    pieces: Sequence[str],
-    notes: Sequence[str],
-    sides: Sequence[str | None],
-    *,
-    selected: int,
+    pieces: Sequence[str], notes: Sequence[str], sides: Sequence[str | None], *, selected: int
 ) -> go.Figure:
-    """Word pieces in boxes, in reading order, tinted by sentence, a note under each; `selected` has a frame.
+    """Draw word pieces in boxes, in reading order, tinted by sentence, a note under each; `selected` has a frame.
 
-    sides: "A", "B", or None for a piece of neither. Of a long text the part around the chosen piece is drawn.
+    sides: (piece,) "A", "B", or None for a piece of neither. A long text is cut to the part around the selected piece.
     Pieces and notes are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError unless there are as many notes and sides as pieces.
     """
@@ -61,59 +68,36 @@ def piece_boxes(
     for place in places:
         column, line = (place - visible.start) % PIECES_A_LINE, (place - visible.start) // PIECES_A_LINE
         tint = None if sides[place] is None else SENTENCE_TINTS["A" if sides[place] == "A" else "B"].colours()[0]
-        boxes.append(
-            {
-                "type": "rect",
-                "x0": column + 0.04,
-                "x1": column + 0.96,
-                "y0": line + 0.08,
-                "y1": line + 0.92,
-                "fillcolor": tint or colours.raised,
-                "line": {
-                    "color": colours.accent if place == selected else colours.line,
-                    "width": 3 if place == selected else 1,
-                },
-                "layer": "below",
-            }
-        )
-    figure = go.Figure(layout={"shapes": boxes})  # all at once: plotly checks every shape again with each that is added
-    centres = [((p - visible.start) % PIECES_A_LINE + 0.5, (p - visible.start) // PIECES_A_LINE + 0.5) for p in places]
-    figure.add_trace(
-        go.Scatter(
-            x=[x for x, _ in centres],
-            y=[y - 0.14 for _, y in centres],
-            text=[f"<b>{plain(pieces[p], 10)}</b>" for p in places],
-            customdata=[f"{plain(pieces[p], LONGEST_HOVER)}<br>{plain(notes[p], LONGEST_HOVER)}" for p in places],
-            mode="text",
-            textfont=token_font(sized(15, 19), colours.text),
-            hovertemplate="%{customdata}<extra></extra>",
-            showlegend=False,
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[x for x, _ in centres],
-            y=[y + 0.2 for _, y in centres],
-            text=[plain(notes[p], 24) for p in places],
-            mode="text",
-            textfont={"size": sized(11, 15), "color": colours.faint},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    )
-    lines = -(-len(places) // PIECES_A_LINE)
-    if part := _part(visible, len(pieces), "tokens"):
-        figure.add_annotation(
-            text=part, x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", showarrow=False,
-            font_color=colours.faint,
-        )  # fmt: skip
-    figure.update_layout(
-        height=round(lines * sized(76, 96)) + (44 if part else 16),
-        margin={"t": 36 if part else 8},
-        xaxis={"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
-        yaxis={"range": [lines, 0], "visible": False, "fixedrange": True},
-    )
-    return styled(figure)
+        edge_style = (colours.accent, 3) if place == selected else (colours.line, 1)
+        edges = ((column + 0.04, column + 0.96), (line + 0.08, line + 0.92))
+        edge = dict(zip(("color", "width"), edge_style, strict=True))
+        boxes.append(rectangle(*edges, edge, fillcolor=tint or colours.raised, layer="below"))
+    columns = [(place - visible.start) % PIECES_A_LINE + 0.5 for place in places]
+    rows = [(place - visible.start) // PIECES_A_LINE + 0.5 for place in places]
+    hovers = [f"{plain(pieces[place], LONGEST_HOVER)}<br>{plain(notes[place], LONGEST_HOVER)}" for place in places]
+    piece_style: dict[str, Any] = {
+        "text": [f"<b>{plain(pieces[place], 10)}</b>" for place in places],
+        "customdata": hovers,
+    }
+    piece_style["textfont"] = token_font(sized(15, 19), colours.text)
+    note_style: dict[str, Any] = {"text": [plain(notes[place], 24) for place in places]}
+    note_style["textfont"] = {"size": sized(11, 15), "color": colours.faint}
+    shared = {"mode": "text", "showlegend": False}
+    traces = [
+        points(columns, [row - 0.14 for row in rows], "%{customdata}", **piece_style, **shared),
+        points(columns, [row + 0.2 for row in rows], **note_style, **shared),
+    ]
+    line_count, part = -(-len(places) // PIECES_A_LINE), _part(visible, len(pieces), "tokens")
+    layout: dict[str, Any] = {
+        "shapes": boxes,
+        "height": round(line_count * sized(76, 96)) + (44 if part else 16),
+        "margin": {"t": 36 if part else 8},
+        "xaxis": {"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
+        "yaxis": {"range": [line_count, 0], "visible": False, "fixedrange": True},
+    }
+    if part:
+        layout["annotations"] = [annotation(part, 0, 1, font={"color": colours.faint}, **TOP_LEFT)]
+    return figure_of(traces, layout)
 
 
 def vector_panels(
@@ -125,13 +109,13 @@ def vector_panels(
     unit: str = "number",
     figures: int = 1,
 ) -> go.Figure:
-    """Tables of vectors, one under another or side by side: rows are `row_labels`, columns the numbers of a vector.
+    """Draw tables of vectors, one below another or side by side: rows are `row_labels`, columns the vector components.
 
-    Every row has its name; four panels stand two by two, in a lecture, where fewer rows fit, beside each other.
-    panels: title -> (row, number). One colour scale for all, zero in the middle; it ends where all but 1 number in
-        200 lie, so that a few large ones do not wash out the rest. The hover has every number in full.
-    selected: the row to frame; of many rows the part around it is drawn. figures: how many share the window in a
-        lecture.
+    Every row has its label; four panels are arranged two by two, in lecture mode, where fewer rows fit, side by side.
+    panels: title -> (row, component). All have one colour scale with 0 in the middle, which ends at the 99.5% quantile
+        of the absolute values. The hover text has every number in full.
+    selected: the row to frame; of many rows the part around it is drawn. figures: number of figures that share the
+        window in lecture mode.
     Titles and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if there is no panel, or one does not fit the labels.
     """
@@ -165,75 +149,31 @@ def vector_panels(
     )
     for number, (title, values) in enumerate(visible_panels.items()):
         cell = {"row": number // wide + 1, "col": number % wide + 1}
-        figure.add_trace(
-            go.Heatmap(
-                z=values,
-                y=labels,
-                coloraxis="coloraxis",
-                hovertemplate=f"{plain(title)}<br>%{{y}}<br>{plain(unit)} %{{x}}: %{{z:.9g}}<extra></extra>",
-            ),
-            **cell,
-        )
+        hover = f"{plain(title)}<br>%{{y}}<br>{plain(unit)} %{{x}}: %{{z:.9g}}"
+        figure.add_trace(cells(values, hover, y=labels, coloraxis="coloraxis"), **cell)
         if selected is not None:
-            figure.add_shape(
-                type="rect",
-                x0=-0.5,
-                x1=values.shape[1] - 0.5,
-                y0=selected - visible.start - 0.5,
-                y1=selected - visible.start + 0.5,
-                line={"color": page().accent, "width": sized(2, 3)},
-                **cell,
-            )
-        figure.update_xaxes(
-            range=[-0.5, values.shape[1] - 0.5], showgrid=False, zeroline=False, nticks=9 // wide, **cell
-        )
-    figure.update_yaxes(
-        type="category",
-        autorange="reversed",
-        tickmode="array",
-        tickvals=labels,
-        ticktext=short,
-        tickfont=token_font(sized(12, 16)),
-        showgrid=False,
-        zeroline=False,
-    )
+            figure.add_shape(row_frame(selected - visible.start, values.shape[1]), **cell)
+        limits = [-0.5, values.shape[1] - 0.5]
+        figure.update_xaxes(range=limits, showgrid=False, zeroline=False, nticks=9 // wide, **cell)
+    row_axis = label_axis(short, tickfont=token_font(sized(12, 16)), type="category", autorange="reversed")
+    figure.update_yaxes(row_axis | {"tickvals": labels})
     figure.update_annotations(font_size=sized(14, 19))
     if wide == 1:
         figure.update_annotations(x=0, xanchor="left")
-    elif part:  # said once: titles beside each other have no room for it
-        figure.add_annotation(
-            text=part, x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", yshift=34,
-            showarrow=False, font={"color": page().faint, "size": sized(12, 16)},
-        )  # fmt: skip
-    figure.update_layout(
-        height=height,
-        margin={"t": title_height + 26, "b": 4},
-        coloraxis={
-            "colorscale": DIVERGING.colorscale(),
-            "cmin": -limit,
-            "cmax": limit,
-            "colorbar": {
-                "orientation": "h",
-                "lenmode": "pixels",
-                "len": 240,
-                "thickness": 10,
-                "x": 1,
-                "xanchor": "right",
-                "y": 1,
-                "yanchor": "bottom",
-                "ypad": 26,  # above the title, which a narrow page would put under it
-                "xpad": 20,
-                "tickvals": [-limit, 0, limit],
-                "ticktext": [two_digits(-limit), "0", two_digits(limit)],
-                "outlinewidth": 0,
-            },
-        },
-    )
+    elif part:  # written once: titles side by side have no room for it
+        font = {"color": page().faint, "size": sized(12, 16)}
+        figure.add_annotation(annotation(part, 0, 1, font=font, yshift=34, **TOP_LEFT))
+    ticks = {"tickvals": [-limit, 0, limit], "ticktext": [two_digits(-limit), "0", two_digits(limit)]}
+    # Above the title, below which a narrow page would place it.
+    place = {"x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "ypad": 26, "xpad": 20, "thickness": 10}
+    scale: dict[str, Any] = {"colorscale": DIVERGING.colorscale(), "cmin": -limit, "cmax": limit}
+    scale["colorbar"] = horizontal_scale(240, **place, **ticks)
+    figure.update_layout(height=height, margin={"t": title_height + 26, "b": 4}, coloraxis=scale)
     return styled(figure)
 
 
 def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, title: str) -> go.Figure:
-    """One row of a map: what one query has for each key. A number that is not finite is left out.
+    """Draw one row of a map: the value of one query for each key. A number that is not finite is left out.
 
     Title and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError unless there is one label for each value.
@@ -245,47 +185,32 @@ def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, tit
     labels = [f"{plain(label, LONGEST_HOVER)} ({key})" for key, label in enumerate(key_labels)]
     labelled = range(0, len(labels), -(-len(labels) // KEYS_THAT_FIT))
     has_numbers = len(labels) <= 24
-    figure = go.Figure(
-        go.Bar(
-            x=labels,
-            y=values,
-            marker_color=[high if value >= 0 else low for value in np.nan_to_num(values)],
-            text=[two_digits(float(value)) if np.isfinite(value) else "" for value in values] if has_numbers else None,
-            textposition="outside",
-            textangle=0,
-            constraintext="none",
-            cliponaxis=False,
-            textfont_size=sized(11, 15),
-            hovertemplate="%{x}: %{y:.9g}<extra></extra>",
-        )
-    )
-    figure.update_layout(
-        height=sized(220, 280),
-        margin={"t": 40},
-        bargap=0.25,
-        xaxis={
-            "type": "category",
-            "tickmode": "array",
-            "tickvals": [labels[i] for i in labelled],
-            "ticktext": [plain(key_labels[i], LONGEST_LABEL) for i in labelled],
-            "tickfont": token_font(sized(12, 15)),
-            "tickangle": 0 if len(labels) <= 10 else -45 if has_numbers else -90,
-            "showgrid": False,
-        },
-        yaxis={"nticks": 4},
-        title={"text": f"<b>{plain(title)}</b>", "font_size": sized(14, 19), "y": 1, "yanchor": "top"}
-        | {"pad": {"t": 8}},
-    )
-    return styled(figure)
+    colours = [high if value >= 0 else low for value in np.nan_to_num(values)]
+    texts = [two_digits(float(value)) if np.isfinite(value) else "" for value in values]
+    style: dict[str, Any] = {
+        "marker": {"color": colours},
+        "textposition": "outside",
+        "textangle": 0,
+        "constraintext": "none",
+    }
+    style |= {"cliponaxis": False, "textfont": {"size": sized(11, 15)}}
+    if has_numbers:
+        style["text"] = texts
+    angle = 0 if len(labels) <= 10 else -45 if has_numbers else -90
+    short, ticks = [plain(key_labels[i], LONGEST_LABEL) for i in labelled], [labels[i] for i in labelled]
+    tick_style = {"tickfont": token_font(sized(12, 15)), "tickangle": angle, "showgrid": False, "type": "category"}
+    title_style = {"font": {"size": sized(14, 19)}, "y": 1, "yanchor": "top", "pad": {"t": 8}}
+    layout = {
+        "height": sized(220, 280),
+        "margin": {"t": 40},
+        "bargap": 0.25,
+        "xaxis": {"tickmode": "array", "tickvals": ticks, "ticktext": short, **tick_style},
+        "yaxis": {"nticks": 4},
+        "title": {"text": f"<b>{plain(title)}</b>", **title_style},
+    }
+    return figure_of([columns(labels, values, "%{x}: %{y:.9g}", **style)], layout)
 
 
 def with_row_framed(figure: go.Figure, row: int, columns: int) -> go.Figure:
-    """Put a frame around one row of a map, and return the figure."""
-    return figure.add_shape(
-        type="rect",
-        x0=-0.5,
-        x1=columns - 0.5,
-        y0=row - 0.5,
-        y1=row + 0.5,
-        line={"color": page().accent, "width": sized(2, 3)},
-    )
+    """Add a frame around one row to the figure of a map, and return the figure."""
+    return figure.add_shape(row_frame(row, columns))

@@ -73,7 +73,7 @@ class Scale(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What stands behind and around a picture; the same values are in viz_app/theme.toml."""
+    """Colours of a page, as in viz_app/theme.toml."""
 
     background: str
     raised: str
@@ -143,13 +143,13 @@ def page() -> Page:
 
 
 def two_digits(value: float) -> str:
-    """A number with two significant digits, for pictures: 0.97, 0.031, −12, 1.0e−5."""
+    """Return a number with two significant digits, for figures: 0.97, 0.031, −12, 1.0e−5."""
     digits, *exponent = f"{value:#.2g}".removesuffix(".").split("e")
     return "e".join([digits, *(str(int(power)) for power in exponent)]).replace("-", "−")
 
 
 def ordinal(number: int) -> str:
-    """A place in an order, from 1, as it is written: 1st, 2nd, 11th, 1,203rd."""
+    """Return a rank, from 1, as an ordinal: 1st, 2nd, 11th, 1,203rd."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
 
@@ -164,7 +164,7 @@ def shade(share: float, *, signed: bool) -> tuple[str, str]:
     place = (min(max(share, -1.0), 1.0) + 1) / 2 if signed else min(max(share, 0.0), 1.0)
     lower = min(int(place * (len(colours) - 1)), len(colours) - 2)
     fraction = place * (len(colours) - 1) - lower
-    mixed = [round(a + (b - a) * fraction) for a, b in zip(_rgb(colours[lower]), _rgb(colours[lower + 1]), strict=True)]
+    mixed = [round(a + (b - a) * fraction) for a, b in zip(rgb(colours[lower]), rgb(colours[lower + 1]), strict=True)]
     return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", "#000000" if _luminance(mixed) > 0.179 else "#ffffff"
 
 
@@ -177,31 +177,31 @@ def both_shades(share: float, *, signed: bool) -> tuple[tuple[str, str], tuple[s
 
 
 def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The ground of one of several kinds, and that of writing on it, on a light and on a dark page.
+    """Return background and text colour of one of several categories, for a light and for a dark page.
 
-    number: of the kind; after as many as there are colours they come again, so the kind must also stand there in words.
+    number: of the category, from 0. Colours repeat after 12, so the category must also be written in words.
     """
-    colour, shades = _rgb(HEAD_COLOURS[number % len(HEAD_COLOURS)]), []
+    colour, shades = rgb(HEAD_COLOURS[number % len(HEAD_COLOURS)]), []
     for page_colours in (LIGHT_PAGE, DARK_PAGE):
-        mixed = [round(0.36 * a + 0.64 * b) for a, b in zip(colour, _rgb(page_colours.background), strict=True)]
+        mixed = [round(0.36 * a + 0.64 * b) for a, b in zip(colour, rgb(page_colours.background), strict=True)]
         shades.append((f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", page_colours.text))
     return shades[0], shades[1]
 
 
-def _rgb(colour: str) -> tuple[int, int, int]:
-    """#rrggbb as numbers."""
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Return red, green and blue of #rrggbb, 0 to 255 each."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def _luminance(colour: Sequence[int]) -> float:
-    """Relative luminance of red, green and blue, 0 to 1 (WCAG 2.2)."""
+    """Return the relative luminance of red, green and blue, 0 to 1 (WCAG 2.2)."""
     shares = [part / 255 for part in colour]
     linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def plain(text: str, longest: int | None = None) -> str:
-    """A reader's text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
+    """Return a text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
     text = one_line(text, longest)
     if not text.isascii() and any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in text):
         text = f"\u2068{text}\u2069"
@@ -209,7 +209,7 @@ def plain(text: str, longest: int | None = None) -> str:
 
 
 def one_line(text: str, longest: int | None = None) -> str:
-    """A reader's text as one line that any picture can hold, at most `longest` characters."""
+    """Return a text as one line that every file format can hold, at most `longest` characters."""
     if not (text.isascii() and text.isprintable()):  # as most are, and a map has thousands of them
         # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
         # keep their own direction inside an isolate.
@@ -232,22 +232,126 @@ def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
     return font if colour is None else {**font, "color": colour}
 
 
-def label_axis(labels: Sequence[str], positions: Sequence[int] | None = None, **options: Any) -> dict[str, Any]:
-    """Return an axis with a label at each position, without grid lines.
+def tick_axis(labels: Sequence[str], positions: Sequence[int] | None = None, /, **options: Any) -> dict[str, Any]:
+    """Return an axis with a label at each position, and with the grid lines of the template.
 
     positions: of the labels; from 0 up if None. options: further attributes of the axis.
     """
     ticks = list(range(len(labels)) if positions is None else positions)
-    axis = {"tickmode": "array", "tickvals": ticks, "ticktext": list(labels), "showgrid": False, "zeroline": False}
-    return axis | options
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": list(labels), "zeroline": False, **options}
+
+
+def label_axis(labels: Sequence[str], positions: Sequence[int] | None = None, /, **options: Any) -> dict[str, Any]:
+    """Return `tick_axis` without grid lines."""
+    return tick_axis(labels, positions, **{"showgrid": False, **options})
+
+
+def row_axis(
+    labels: Sequence[str], max_length: int, positions: Sequence[int] | None = None, /, **options: Any
+) -> dict[str, Any]:
+    """Return a vertical axis of named rows, the first on top.
+
+    labels: plain text, of which at most `max_length` characters are drawn. positions, options: as for `label_axis`.
+    """
+    limits = [len(labels) - 0.5, -0.5]
+    return label_axis([plain(label, max_length) + "  " for label in labels], positions, **{"range": limits, **options})
+
+
+def cells(values: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
+    """Return a heatmap trace. values: (row, column). hover, options: as for `points`."""
+    return {"type": "heatmap", "z": values, **_hover(hover), **options}
+
+
+def points(x: Any, y: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
+    """Return a scatter trace.
+
+    x, y: (point,). hover: the template of the hover text; None for no hover text. options: further attributes.
+    """
+    return {"type": "scatter", "x": x, "y": y, "mode": "markers", **_hover(hover), **options}
+
+
+def lines(x: Any, y: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
+    """Return a scatter trace of a line through the points, which have markers if `options` have a marker."""
+    return points(x, y, hover, **{"mode": "lines+markers" if "marker" in options else "lines", **options})
+
+
+def bars(lengths: Any, rows: Any, hover: str, /, **options: Any) -> dict[str, Any]:
+    """Return a trace of horizontal bars. lengths, rows: (bar,). hover, options: as for `points`."""
+    return {"type": "bar", "orientation": "h", "x": lengths, "y": rows, **_hover(hover), **options}
+
+
+def columns(positions: Any, heights: Any, hover: str, /, **options: Any) -> dict[str, Any]:
+    """Return a trace of vertical bars. positions, heights: (bar,). hover, options: as for `points`."""
+    return {"type": "bar", "x": positions, "y": heights, **_hover(hover), **options}
+
+
+def labelled_bars(
+    lengths: Sequence[float], texts: Sequence[str], names: Sequence[str], hover: str, /, **options: Any
+) -> dict[str, Any]:
+    """Return horizontal bars at rows 0, 1, ... with a text beyond the end of each.
+
+    texts: (bar,). names: (bar,) the `customdata` of the hover text. hover, options: as for `points`.
+    """
+    style = {"text": texts, "textposition": "outside", "cliponaxis": False, "customdata": names}
+    return bars(list(lengths), list(range(len(lengths))), hover, **style, **options)
+
+
+def _hover(template: str | None) -> dict[str, str]:
+    if template is None:
+        return {"hoverinfo": "skip"}
+    return {"hovertemplate": template if "<extra>" in template else template + "<extra></extra>"}
+
+
+def series_line(number: int, **options: Any) -> dict[str, Any]:
+    """Return colour, dash and width of the line of a series. number: of the series, from 0."""
+    colour, dash = HEAD_COLOURS[number % len(HEAD_COLOURS)], HEAD_DASHES[number % len(HEAD_DASHES)]
+    return {"color": colour, "dash": dash, "width": sized(2.5, 4), **options}
+
+
+def hatched(colour: str, *, shape: str = "/", solidity: float = 0.35) -> dict[str, Any]:
+    """Return the fill of a bar that differs from a solid one also without colours."""
+    pattern = {"shape": shape, "fgcolor": colour, "size": 7, "solidity": solidity}
+    return {"color": page().background, "line": {"color": colour, "width": 1}, "pattern": pattern}
+
+
+def same_when_selected(**style: Any) -> dict[str, Any]:
+    """Return attributes of a trace whose points look the same whether or not a click has selected some of them."""
+    return {"selected": style, "unselected": style}
+
+
+def horizontal_scale(length: int, /, **options: Any) -> dict[str, Any]:
+    """Return a horizontal colour bar. length: in pixels. options: further attributes."""
+    size = {"lenmode": "pixels", "len": length, "thickness": 12}
+    return {"orientation": "h", **size, "xpad": 0, "outlinewidth": 0, **options}
+
+
+def annotation(text: str, x: float, y: float, /, **options: Any) -> dict[str, Any]:
+    """Return a text at a place of a figure, without an arrow."""
+    return {"text": text, "x": x, "y": y, "showarrow": False, **options}
+
+
+def rectangle(
+    x: tuple[float, float], y: tuple[float, float], line: Mapping[str, Any], **options: Any
+) -> dict[str, Any]:
+    """Return a rectangle as a shape of a layout. x, y: its edges. line: of its border; a width of 0 for none."""
+    return {"type": "rect", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": line, **options}
+
+
+def vertical_rule(x: float, line: Mapping[str, Any], reference: str) -> dict[str, Any]:
+    """Return a vertical line over the whole height as a shape of a layout. reference: "paper" or "y domain"."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": reference, "line": line}
 
 
 def cell_frame(row: float, column: float) -> dict[str, Any]:
     """Return the frame around the chosen cell of a map, as a shape of a layout."""
-    return {
-        "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-        "line": {"color": page().text, "width": sized(3, 4)},
-    }  # fmt: skip
+    line = {"color": page().text, "width": sized(3, 4)}
+    return rectangle((column - 0.5, column + 0.5), (row - 0.5, row + 0.5), line)
+
+
+def row_frame(row: float, columns: int, width: float | None = None, **options: Any) -> dict[str, Any]:
+    """Return the frame around one row of a map, as a shape of a layout. width: of the line, in pixels."""
+    line = {"color": page().accent, "width": sized(2, 3) if width is None else width}
+    return rectangle((-0.5, columns - 0.5), (row - 0.5, row + 0.5), line, **options)
 
 
 def styled(figure: go.Figure) -> go.Figure:

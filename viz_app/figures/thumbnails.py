@@ -14,7 +14,7 @@ SMALL, LARGE = 28, 64  # rows and columns of a picture beside another one, and o
 def thumbnails(
     values: np.ndarray, size: int = SMALL, *, signed: bool = False, limit: float | None = None
 ) -> np.ndarray:
-    """Every head's map as a small picture of bytes, ready for `head_grid`.
+    """Return the map of every head as a small image of bytes, for `head_grid`.
 
     values: (layer, head, query, key).
     size: the most rows and columns a picture gets; a shorter map keeps its own size.

@@ -52,6 +52,11 @@ def file_argument(help: str) -> Any:
     return typer.Argument(exists=True, dir_okay=False, help=help)
 
 
+def input_folder(help: str) -> Any:
+    """Return an option for an existing folder."""
+    return option(help, exists=True, file_okay=False)
+
+
 def output_file(help: str) -> Any:
     """Return an option for a file that is written."""
     return option(help, dir_okay=False)
@@ -223,34 +228,32 @@ def parse_numbers(text: str, option: str, kind: str, example: str) -> list[int] 
         raise Refused(f"{option} is {text!r}: write {kind} with commas, as in {example}, or all") from error
 
 
-def parse_heads(text: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
-    """Return the (layer, head) pairs of `0.3,2.*`. Raises Refused for another form; the model checks the numbers."""
-    pairs: list[tuple[int, int]] = []
-    try:
-        for part in text.split(","):
-            layer, _, head = part.strip().partition(".")
-            pairs += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
-    except ValueError as error:
-        raise Refused(f"{option} is {text!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
-    return pairs
+def parse_heads(text: str, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
+    """Return the (layer, head) pairs of `0.3,2.*`. heads: number of heads of a layer."""
+    return _parse_pairs(text, heads, option, "layer.head with commas, as in 0.3,2.11", intervals=False)
 
 
 def parse_neurons(text: str, neurons: int) -> list[tuple[int, int]]:
-    """Return the (layer, neuron) pairs of `0.3,2.100-199,4.*`. Raises Refused for another form.
+    """Return the (layer, neuron) pairs of `0.3,2.100-199,4.*`. neurons: number of neurons of a layer."""
+    return _parse_pairs(text, neurons, "--neurons", "layer.neuron with commas, as in 0.3,2.100-199", intervals=True)
 
-    neurons: number of neurons of a layer. The model checks whether the neurons exist.
+
+def _parse_pairs(text: str, count: int, option: str, form: str, *, intervals: bool) -> list[tuple[int, int]]:
+    """Return the (layer, number) pairs of a list with commas. Raises Refused for another form than this.
+
+    count: numbers of a layer, for `4.*`. intervals: whether `2.100-199` is allowed. The caller checks the numbers.
     """
     pairs: list[tuple[int, int]] = []
     try:
         for part in text.split(","):
             layer, _, interval = part.strip().partition(".")
-            first, _, last = interval.partition("-")
-            numbers = range(neurons) if interval == "*" else range(int(first), int(last or first) + 1)
-            if not numbers or len(numbers) > neurons:
+            first, _, last = interval.partition("-") if intervals else (interval, "", "")
+            numbers = range(count) if interval == "*" else range(int(first), int(last or first) + 1)
+            if intervals and (not numbers or len(numbers) > count):
                 raise ValueError(interval)
             pairs += [(int(layer), number) for number in numbers]
     except (ValueError, OverflowError) as error:
-        raise Refused(f"--neurons is {text!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*") from error
+        raise Refused(f"{option} is {text!r}: write {form}, or 4.*") from error
     return pairs
 
 

@@ -151,8 +151,7 @@ def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: st
     from bert_core.run.inputs import head_mask_without
 
     config = loaded.config
-    sizes = config.num_hidden_layers, config.num_attention_heads
-    heads = shared.parse_heads(disabled, *sizes, "--without-heads") if disabled else ()
+    heads = shared.parse_heads(disabled, config.num_attention_heads, "--without-heads") if disabled else ()
     return bert_core.capture(
         loaded, shared.encode(loaded, *texts), head_mask=head_mask_without(config, heads), norms=norms
     )

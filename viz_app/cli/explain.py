@@ -11,32 +11,32 @@ import typer
 from bert_core.studies.settings import ExplainSettings
 from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import column, option, output_file
+from viz_app.cli.shared import option, output_file
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explanation_tables import WordTotal
 
 MAX_WORDS = 8  # printed for and against each answer
 MAX_ANSWERS = 6  # printed; the file has all
+QUESTION_HELPS = {
+    "label": "Explain the class that this column holds, not the one that is guessed.",
+    "answer": "Explain a word at the [MASK] of each text, from this column.",
+    "word": "Explain this word at the [MASK] of each text.",
+    "guess": "Explain what the model guesses at the [MASK] of each text.",
+    "is_next": "Explain whether the second text follows.",
+    "tags": "Explain the tags of a file of words: upos, last, a column.",
+}
 
 
 @options(ExplainSettings, partial=True)
+@options(shared.QuestionOptions, parameter="question", helps=QUESTION_HELPS)
 def explain(
     corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a token.")],
     settings: Any,
+    *,
     methods: Annotated[str, option("Of docs/methods.md, between commas.", metavar="NAME,NAME")] = ("DecompX,occlusion"),
-    text: shared.TextColumn = None,
-    pair: shared.PairColumn = None,
-    label: Annotated[
-        str | None, column("Explain the class that this column holds, not the one that is guessed.")
-    ] = None,
-    answer: Annotated[str | None, column("Explain a word at the [MASK] of each text, from this column.")] = None,
-    word: Annotated[str, option("Explain this word at the [MASK] of each text.")] = "",
-    guess: Annotated[bool, option("Explain what the model guesses at the [MASK] of each text.", "--guess")] = False,
-    is_next: Annotated[bool, option("Explain whether the second text follows.", "--follows")] = False,
-    question: shared.QuestionName = None,
-    tags: Annotated[str, option("Explain the tags of a file of words: upos, last, a column.", metavar="LABEL")] = "",
+    question: shared.QuestionOptions,
     min_texts: Annotated[int, option("Texts that must have a word, for the totals.", "--least", min=1)] = 3,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     engine: shared.Engine = "local",
@@ -56,15 +56,12 @@ def explain(
     totals_path = out.with_name(f"{out.stem}.words.csv")
     for path in (out, totals_path):
         shared.check_output(path, corpus)
-    questions = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": is_next}
     study: ExplainSettings = settings(
-        asked=shared.chosen_question(
-            questions, question, tags, default="class", advice="one, or none for the guessed class"
-        ),
+        asked=question.choose("class", "one, or none for the guessed class"),
         methods=shared.parse_names(methods),
-        word=word,
-        columns=shared.table_columns(text, pair, label, answer),
-        tags=tags,
+        word=question.word,
+        columns=question.columns,
+        tags=question.tags,
     )
     report = shared.ProgressPrinter()
 

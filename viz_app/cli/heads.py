@@ -13,7 +13,7 @@ from bert_core.run import MAX_REFERENCES
 from bert_core.studies.settings import CorpusSettings
 from viz_app.cli import shared
 from viz_app.cli.options import options
-from viz_app.cli.shared import column, file_argument, input_file, option, output_file
+from viz_app.cli.shared import file_argument, input_file, option, output_file
 from viz_app.cli.tables import print_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -22,25 +22,27 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.studies.treebank import TreeSentence
 
 MAX_PRINTED = 10  # heads
+QUESTION_HELPS = {
+    "label": "Ask for the class of each text, which this column holds.",
+    "answer": "Ask for a word at the [MASK] of each text, from this column.",
+    "word": "Ask for this word at the [MASK] of each text.",
+    "is_next": "Ask whether the second text, or the next line, follows.",
+    "tags": "Ask for the tags of a file of words: upos, last.",
+}
 
 
 @options(CorpusSettings, names={"mask_share": "mask_rate"}, partial=True)
+@options(shared.QuestionOptions, parameter="question", omit=("guess",), helps=QUESTION_HELPS)
 def heads(
     corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row a head.")],
     settings: Any,
+    *,
     importance: Annotated[
         bool, option("How sensitive the loss is to each head (Michel 2019).", "--importance")
     ] = False,
     ablation: Annotated[bool, option("The loss without each head, exactly.", "--ablation")] = False,
-    text: shared.TextColumn = None,
-    pair: shared.PairColumn = None,
-    label: Annotated[str | None, column("Ask for the class of each text, which this column holds.")] = None,
-    answer: Annotated[str | None, column("Ask for a word at the [MASK] of each text, from this column.")] = None,
-    word: Annotated[str, option("Ask for this word at the [MASK] of each text.")] = "",
-    is_next: Annotated[bool, option("Ask whether the second text, or the next line, follows.", "--follows")] = False,
-    question: shared.QuestionName = None,
-    tags: Annotated[str, option("Ask for the tags of a file of words: upos, last.", metavar="LABEL")] = "",
+    question: shared.QuestionOptions,
     method: Annotated[
         str, option("Ablation by zero, mean or resample: what stands in for a head.", "--by", metavar="METHOD")
     ] = "zero",
@@ -60,18 +62,15 @@ def heads(
     from bert_core.studies.heads import heads_file, reading_note
 
     shared.check_output(out, corpus, reference)
-    questions = {"--label": label, "--answer": answer, "--word": word, "--follows": is_next}
     study: CorpusSettings = settings(
         importance=importance,
         ablation=ablation,
-        loss=shared.chosen_question(
-            questions, question, tags, default="words", advice="one of them, or none for hidden pieces"
-        ),
-        word=word,
-        columns=shared.table_columns(text, pair, label, answer),
+        loss=question.choose("words", "one of them, or none for hidden pieces"),
+        word=question.word,
+        columns=question.columns,
         method=method,
         reference=() if reference is None else shared.first_texts(reference),
-        tags=tags,
+        tags=question.tags,
     )
     report = shared.ProgressPrinter()
 

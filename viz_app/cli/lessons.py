@@ -117,5 +117,5 @@ def check(
                 is_faulty = is_faulty or finding.is_fault
         faulty_count += is_faulty
     if faulty_count:
-        several = f"{faulty_count} of {len(files)} lessons have faults"
-        raise Refused(several if len(files) > 1 else "the lesson has faults")
+        message = f"{faulty_count} of {len(files)} lessons have faults"
+        raise Refused(message if len(files) > 1 else "the lesson has faults")

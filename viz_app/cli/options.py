@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -15,36 +16,47 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def options(
-    settings_class: type[Settings],
+    settings_class: type[Any],
     *,
     omit: Collection[str] = (),
     names: Mapping[str, str] | None = None,
+    helps: Mapping[str, str] | None = None,
     parameter: str = "settings",
     partial: bool = False,
 ) -> Callable[[Command], Command]:
-    """Return a decorator that replaces a parameter of a command by an option for each `Option` of a settings class.
+    """Return a decorator that replaces a parameter of a command by an option for each field of a settings class.
 
+    settings_class: `Settings`, whose fields with an `Option` become options; or a dataclass with options of typer.
     omit: fields that get no option and keep their default.
     names: field -> name of its option, where it is not that of the field.
+    helps: field -> help text of an option of typer.
     parameter: the parameter of the command that receives the settings.
     partial: pass a function that makes the settings, `functools.partial` of the class with the values of the options,
         for settings that the command completes.
     """
-    declared = {name: field for name, field in options_of(settings_class).items() if name not in omit}
-    arguments = {name: (names or {}).get(name, name) for name in declared}
+    if issubclass(settings_class, Settings):
+        declared = {
+            name: _option_parameter((names or {}).get(name, name), field)
+            for name, field in options_of(settings_class).items()
+        }
+    else:
+        fields = inspect.signature(settings_class, eval_str=True).parameters
+        declared = {name: _with_help(field, (helps or {}).get(name)) for name, field in fields.items()}
+    declared = {name: field for name, field in declared.items() if name not in omit}
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
 
         @functools.wraps(command)
         def run(**values: Any) -> Any:
-            factory = functools.partial(settings_class, **{name: values.pop(key) for name, key in arguments.items()})
+            fields = {name: values.pop(option.name) for name, option in declared.items()}
+            factory = functools.partial(settings_class, **fields)
             return command(**values, **{parameter: factory if partial else factory()})
 
         parameters: list[inspect.Parameter] = []
         for existing in signature.parameters.values():
             if existing.name == parameter:
-                parameters += [_option_parameter(arguments[name], field) for name, field in declared.items()]
+                parameters += declared.values()
             else:  # keyword-only, so that parameters with and without a default may stand in any order
                 parameters.append(existing.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -64,3 +76,12 @@ def _option_parameter(name: str, field: SettingsField) -> inspect.Parameter:
     limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum} if kind in (int, float) else {}
     annotation: Any = Annotated[kind, typer.Option(flag, help=option.help, metavar=metavar, **limits)]  # type: ignore[valid-type, unused-ignore]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_help(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter:
+    """Return a parameter with another help text, which can only be passed by name. help: None for its own."""
+    if help is not None:
+        option = copy(parameter.annotation.__metadata__[0])
+        option.help = help
+        parameter = parameter.replace(annotation=Annotated[parameter.annotation.__origin__, option])
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

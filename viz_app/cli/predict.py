@@ -234,8 +234,8 @@ def _trained_heads(loaded: LoadedModel, names: Sequence[str]) -> list[TaskHead]:
     trained = {head.name: head for head in trained_heads(loaded) if head.gives_predictions}
     for name in names:
         if name not in trained:
-            known = ", ".join(trained) or "none"
-            raise Refused(f"--head is {name!r:.60}: the trained heads of {loaded.name} are {known}")
+            names_text = ", ".join(trained) or "none"
+            raise Refused(f"--head is {name!r:.60}: the trained heads of {loaded.name} are {names_text}")
     return [head for name, head in trained.items() if not names or name in names]
 
 

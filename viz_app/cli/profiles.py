@@ -108,7 +108,7 @@ def _parse_heads(text: str, index: Index) -> list[tuple[int, int]] | None:
     """Return the (layer, head) pairs of `3.8,4.*`; None for "all". Raises Refused for another form."""
     if text.strip() in ("all", "none"):
         return None if text.strip() == "all" else []
-    return shared.parse_heads(text, max(index.layers) + 1, index.heads)
+    return shared.parse_heads(text, index.heads)
 
 
 def _random_neurons(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:

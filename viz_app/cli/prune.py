@@ -52,7 +52,7 @@ def prune(
     else:
         smaller = bert_core.pruned(
             loaded,
-            shared.parse_heads(heads, config.num_hidden_layers, config.num_attention_heads) if heads else [],
+            shared.parse_heads(heads, config.num_attention_heads) if heads else [],
             neurons=shared.parse_neurons(neurons, config.intermediate_size) if neurons else [],
             layers=_parse_layers(layers) if layers else [],
         )

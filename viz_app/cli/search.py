@@ -129,7 +129,7 @@ def search(
     positions = parse_tokens(encoding, token)
     if heads is None and depth is None:
         depth = corpus.depths[-1]
-    pairs = [] if heads is None else shared.parse_heads(heads, loaded.config.num_hidden_layers, corpus.heads)
+    pairs = [] if heads is None else shared.parse_heads(heads, corpus.heads)
     matches = search_index(
         corpus,
         loaded,

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, note, option
+from viz_app.cli.shared import Device, input_folder, note, option
 
 # glibc returns large blocks to the system after every step and then maps them again, unless these settings prevent it.
 # It reads them when a process starts, so they are set for the process that the command starts, or starts again.
@@ -46,15 +46,9 @@ def open_app(
         list[str] | None, option("A model to offer beside the bundled ones.", "--models", metavar="NAME_OR_DIR")
     ] = None,
     more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
-    tables: Annotated[
-        Path | None, option("A folder of tables of `headlight heads`, to open on Roles.", exists=True, file_okay=False)
-    ] = None,
-    index: Annotated[
-        Path | None, option("A folder of `headlight index`, searched on Layers.", exists=True, file_okay=False)
-    ] = None,
-    lessons: Annotated[
-        Path | None, option("A folder of lessons of your own, for the page Learn.", exists=True, file_okay=False)
-    ] = None,
+    tables: Annotated[Path | None, input_folder("A folder of tables of `headlight heads`, to open on Roles.")] = None,
+    index: Annotated[Path | None, input_folder("A folder of `headlight index`, searched on Layers.")] = None,
+    lessons: Annotated[Path | None, input_folder("A folder of lessons of your own, for the page Learn.")] = None,
     device: Device = "auto",
     port: Annotated[int | None, option("8501, or the next free one.", min=1, max=65535)] = None,
     address: Annotated[str, option("Where to listen; any but localhost is for others too.")] = "localhost",
@@ -121,10 +115,10 @@ def open_app(
         **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
     variables = {"HEADLIGHT_MODELS": json.dumps(model_names), "HEADLIGHT_DEVICE": device}
-    if embed_in:
-        variables["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
-    if shared:
-        variables["HEADLIGHT_SHARED"] = "1"
+    optional = {"EMBED_IN": " ".join(embed_in or ()), "SHARED": "1" if shared else ""}
+    folders = {"TABLES": tables, "INDEX": index, "LESSONS": lessons}
+    optional |= {name: str(folder.resolve()) for name, folder in folders.items() if folder is not None}
+    variables |= {f"HEADLIGHT_{name}": value for name, value in optional.items() if value}
     if metrics is not None:
         note("`headlight app --metrics` is deprecated and has no effect: /_stcore/health says whether the server runs")
     for name, variable, gigabytes in (
@@ -137,15 +131,10 @@ def open_app(
             variables[variable] = str(gigabytes)
     if for_class or os.environ.get(CLASS):
         variables[CLASS] = _teachers_code()
-    if tables is not None:
-        variables["HEADLIGHT_TABLES"] = str(tables.resolve())
     if index is not None:
         from bert_core.studies.index import read_contents
 
         read_contents(index)
-        variables["HEADLIGHT_INDEX"] = str(index.resolve())
-    if lessons is not None:
-        variables["HEADLIGHT_LESSONS"] = str(lessons.resolve())
     # Threads that wait for each other sleep: busy waiting would take cores from other visitors.
     variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     # -P prevents that a streamlit.py in the current folder is run.

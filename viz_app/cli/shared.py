@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,6 +52,11 @@ def file_argument(help: str) -> Any:
     return typer.Argument(exists=True, dir_okay=False, help=help)
 
 
+def input_folder(help: str) -> Any:
+    """Return an option for an existing folder."""
+    return option(help, exists=True, file_okay=False)
+
+
 def output_file(help: str) -> Any:
     """Return an option for a file that is written."""
     return option(help, dir_okay=False)
@@ -90,6 +96,53 @@ QuestionName = Annotated[
 ]
 Engine = Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """Options on the question that a command asks about every text of a file; the command sets the other help texts.
+
+    text, pair: columns of a table. label, answer: its column of classes, or of words at the [MASK]. word: the word at
+    every [MASK], or the only word that is asked about. guess: whether to ask about the predicted word. is_next: whether
+    to ask if the second text follows. name: of another question. tags: label of a file of words.
+    """
+
+    text: TextColumn = None
+    pair: PairColumn = None
+    label: Annotated[str | None, column("")] = None
+    answer: Annotated[str | None, column("")] = None
+    word: Annotated[str, option("")] = ""
+    guess: Annotated[bool, option("", "--guess")] = False
+    is_next: Annotated[bool, option("", "--follows")] = False
+    name: QuestionName = None
+    tags: Annotated[str, option("", metavar="LABEL")] = ""
+
+    @property
+    def columns(self) -> Columns | None:
+        """Columns of the table, as for `table_columns`."""
+        return table_columns(self.text, self.pair, self.label, self.answer)
+
+    def choose(self, default: str, advice: str) -> str:
+        """Return the name of the question in `FILE_QUESTIONS`.
+
+        default: question without any option. advice: the alternative to several options, for the message.
+        Raises Refused for an unknown question, and for options with different questions.
+        """
+        if self.tags and self.name not in (None, "tag"):
+            raise Refused(f"--tags {self.tags!r} is the label of a file of words: it is asked for by --ask tag")
+        if self.name is not None and self.name not in target_questions():
+            raise Refused(f"--ask {self.name!r} is unknown: one of {', '.join(target_questions())}")
+        name = "tag" if self.tags else self.name
+        values = (self.label, self.answer, self.word, self.guess, self.is_next)
+        names = [option_name for option_name, value in zip(QUESTION_OF_OPTION, values, strict=True) if value]
+        if name is not None and FILE_QUESTIONS[name].takes_word and "--word" in names:
+            names.remove("--word")  # it restricts the question
+        if name is not None:
+            names.append("--ask")
+        if len(names) > 1:
+            raise Refused(f"{' and '.join(names)} ask for different things: give {advice}")
+        return name or (QUESTION_OF_OPTION[names[0]] if names else default)
+
 
 # ---------------------------------------------------------------------------- models and texts
 
@@ -175,34 +228,32 @@ def parse_numbers(text: str, option: str, kind: str, example: str) -> list[int] 
         raise Refused(f"{option} is {text!r}: write {kind} with commas, as in {example}, or all") from error
 
 
-def parse_heads(text: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
-    """Return the (layer, head) pairs of `0.3,2.*`. Raises Refused for another form; the model checks the numbers."""
-    pairs: list[tuple[int, int]] = []
-    try:
-        for part in text.split(","):
-            layer, _, head = part.strip().partition(".")
-            pairs += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
-    except ValueError as error:
-        raise Refused(f"{option} is {text!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
-    return pairs
+def parse_heads(text: str, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
+    """Return the (layer, head) pairs of `0.3,2.*`. heads: number of heads of a layer."""
+    return _parse_pairs(text, heads, option, "layer.head with commas, as in 0.3,2.11", intervals=False)
 
 
 def parse_neurons(text: str, neurons: int) -> list[tuple[int, int]]:
-    """Return the (layer, neuron) pairs of `0.3,2.100-199,4.*`. Raises Refused for another form.
+    """Return the (layer, neuron) pairs of `0.3,2.100-199,4.*`. neurons: number of neurons of a layer."""
+    return _parse_pairs(text, neurons, "--neurons", "layer.neuron with commas, as in 0.3,2.100-199", intervals=True)
 
-    neurons: number of neurons of a layer. The model checks whether the neurons exist.
+
+def _parse_pairs(text: str, count: int, option: str, form: str, *, intervals: bool) -> list[tuple[int, int]]:
+    """Return the (layer, number) pairs of a list with commas. Raises Refused for another form than this.
+
+    count: numbers of a layer, for `4.*`. intervals: whether `2.100-199` is allowed. The caller checks the numbers.
     """
     pairs: list[tuple[int, int]] = []
     try:
         for part in text.split(","):
             layer, _, interval = part.strip().partition(".")
-            first, _, last = interval.partition("-")
-            numbers = range(neurons) if interval == "*" else range(int(first), int(last or first) + 1)
-            if not numbers or len(numbers) > neurons:
+            first, _, last = interval.partition("-") if intervals else (interval, "", "")
+            numbers = range(count) if interval == "*" else range(int(first), int(last or first) + 1)
+            if intervals and (not numbers or len(numbers) > count):
                 raise ValueError(interval)
             pairs += [(int(layer), number) for number in numbers]
     except (ValueError, OverflowError) as error:
-        raise Refused(f"--neurons is {text!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*") from error
+        raise Refused(f"{option} is {text!r}: write {form}, or 4.*") from error
     return pairs
 
 
@@ -242,35 +293,6 @@ def write_file(path: Path, content: str | bytes) -> None:
     from bert_core.checkpoint import write_atomically
 
     write_atomically(path, content)
-
-
-def chosen_question(
-    options: Mapping[str, object], question: str | None, tags: str, *, default: str, advice: str
-) -> str:
-    """Return the name of the question that one of several options asks about every text, or a default.
-
-    options: options of `QUESTION_OF_OPTION` with their values. question, tags: values of --ask and --tags.
-    advice: the alternative to several options, for the message.
-    Raises Refused for several options, and as `named_question`.
-    """
-    name = named_question(question, tags)
-    used_options = [option_name for option_name, value in options.items() if value]
-    if name is not None and FILE_QUESTIONS[name].takes_word and "--word" in used_options:
-        used_options.remove("--word")  # it restricts the question
-    if name is not None:
-        used_options.append("--ask")
-    if len(used_options) > 1:
-        raise Refused(f"{' and '.join(used_options)} ask for different things: give {advice}")
-    return name or (QUESTION_OF_OPTION[used_options[0]] if used_options else default)
-
-
-def named_question(question: str | None, tags: str) -> str | None:
-    """Return the question that --ask and --tags name; None for neither. Raises Refused for an unknown one."""
-    if tags and question not in (None, "tag"):
-        raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
-    if question is not None and question not in target_questions():
-        raise Refused(f"--ask {question!r} is unknown: one of {', '.join(target_questions())}")
-    return "tag" if tags else question
 
 
 def table_columns(

@@ -50,7 +50,7 @@ def options(
         @functools.wraps(command)
         def run(**values: Any) -> Any:
             fields = {name: values.pop(option.name) for name, option in declared.items()}
-            factory = functools.partial(settings_class, **fields)
+            factory: Callable[[], Any] = functools.partial(settings_class, **fields)
             return command(**values, **{parameter: factory if partial else factory()})
 
         parameters: list[inspect.Parameter] = []

@@ -46,8 +46,8 @@ def draw(page: View) -> None:
     lacks_heads = "head" in current.needs and not config.heads_of(layer)
     _draw_controls(page, names, current)
     if layer in config.pruned_layers:
-        gone = f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."
-        st.info(with_help(gone))
+        notice = f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."
+        st.info(with_help(notice))
         end_run()
     free_positions = config.max_position_embeddings - len(selection.encoding)
     added_pads = min(PADS, free_positions) if pads.value else 0
@@ -71,8 +71,8 @@ def draw(page: View) -> None:
         comparison = st.container()
     with figures:
         if lacks_heads:
-            gone = f"All heads of layer {layer} were pruned: nothing is computed here;"
-            st.info(with_help(f"{gone} the residual connection passes the vectors on."))
+            notice = f"All heads of layer {layer} were pruned: nothing is computed here;"
+            st.info(with_help(f"{notice} the residual connection passes the vectors on."))
         elif not tables:
             st.info(with_help("There is nothing to show: this model lacks this part, or it needs a second sentence."))
         else:

@@ -50,7 +50,8 @@ def options(
         @functools.wraps(command)
         def run(**values: Any) -> Any:
             fields = {name: values.pop(option.name) for name, option in declared.items()}
-            factory: Callable[[], Any] = functools.partial(settings_class, **fields)
+            make_settings: Callable[..., Any] = settings_class
+            factory = functools.partial(make_settings, **fields)
             return command(**values, **{parameter: factory if partial else factory()})
 
         parameters: list[inspect.Parameter] = []

@@ -43,6 +43,7 @@ def options(
         fields = inspect.signature(settings_class, eval_str=True).parameters
         declared = {name: _with_help(field, (helps or {}).get(name)) for name, field in fields.items()}
     declared = {name: field for name, field in declared.items() if name not in omit}
+    make_settings: Callable[..., Any] = settings_class
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
@@ -50,7 +51,6 @@ def options(
         @functools.wraps(command)
         def run(**values: Any) -> Any:
             fields = {name: values.pop(option.name) for name, option in declared.items()}
-            make_settings: Callable[..., Any] = settings_class
             factory = functools.partial(make_settings, **fields)
             return command(**values, **{parameter: factory if partial else factory()})
 

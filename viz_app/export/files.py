@@ -72,23 +72,23 @@ class AttentionFiles:
     def name(self, kind: str) -> str:
         if kind in ("npz", "html"):  # hold every head, whichever are drawn
             return f"attention.{kind}"
-        if self.view.together is not None:
-            return f"attention-{self.view.together.how}.{kind}"
+        if self.view.combination is not None:
+            return f"attention-{self.view.combination.method}.{kind}"
         return f"attention-{self.view.named_heads or 'all'}.{kind}"
 
     def picture(self) -> Figure:
         from viz_app.export.pictures import maps_picture
 
-        return maps_picture(self.view.of(self.run), self.view)
+        return maps_picture(self.view.maps(self.run), self.view)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
-        return _drawn_csv(self.view.of(self.run), self.view)
+        return _drawn_csv(self.view.maps(self.run), self.view)
 
     def npz(self) -> bytes:
-        return tables.maps_npz(self.view.of(self.run))
+        return tables.maps_npz(self.view.maps(self.run))
 
     def python(self) -> str:
         return snippet(self.run, self.view, self.model)
@@ -136,8 +136,8 @@ class ChangeFiles:
     view: MapView
 
     def __post_init__(self) -> None:
-        self.view.check_whole("a comparison", self.comparison.what)
-        check_heads(self.comparison.there, self.view.layer, self.view.heads)
+        self.view.check_whole("a comparison", self.comparison.quantity)
+        check_heads(self.comparison.existing_heads, self.view.layer, self.view.heads)
 
     def name(self, kind: str) -> str:
         has_all_heads = kind in ("npz", "html") or not self.view.heads
@@ -146,16 +146,16 @@ class ChangeFiles:
     def picture(self) -> Figure:
         from viz_app.export.pictures import maps_picture
 
-        return maps_picture(self.comparison.shown(), self.view)
+        return maps_picture(self.comparison.difference_maps(), self.view)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
-        return _drawn_csv(self.comparison.shown(), self.view)
+        return _drawn_csv(self.comparison.difference_maps(), self.view)
 
     def npz(self) -> bytes:
-        return tables.maps_npz(self.comparison.shown())
+        return tables.maps_npz(self.comparison.difference_maps())
 
     def python(self) -> str:
         return change_snippet(self.comparison, self.view)
@@ -203,5 +203,5 @@ class CaptionFiles:
 
 def _drawn_csv(maps: ShownMaps, view: MapView) -> bytes:
     """Return the CSV of the heads that a view draws, or of all heads if it selects none."""
-    layer, heads = view.drawn
+    layer, heads = view.value_indices
     return tables.maps_csv(maps, [(layer, head) for head in heads] or None)

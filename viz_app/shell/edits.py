@@ -18,7 +18,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.notation import (
     MOST_EDITS,
     PUT_WORDS,
-    Carried,
+    PatchAddress,
     cut_in_words,
     parse_cuts,
     parse_put,
@@ -68,7 +68,7 @@ def with_edits(
 
 def _activation_patch(
     loaded: LoadedModel,
-    activation: Carried,
+    activation: PatchAddress,
     source_text: str,
     encoding: Encoding,
     original: Encoding,
@@ -90,7 +90,7 @@ def _activation_patch(
             loaded,
             source,
             encoding,
-            activation.what,
+            activation.component,
             activation.layer,
             position=activation.position,
             head=activation.head,
@@ -146,7 +146,7 @@ def add_scaled_neurons(*scaled: ScaledNeuron) -> None:
     st.session_state.scaled = tuple(neuron for neuron in neurons.values() if neuron.factor != 1)[-MOST_EDITS:]
 
 
-def keep_patch(patch: Carried, source: str) -> None:
+def keep_patch(patch: PatchAddress, source: str) -> None:
     """Keep a part of another text in while other pages are looked at; a click on a button. source: what it is from."""
     st.session_state.put, st.session_state.put_from = patch, source
 

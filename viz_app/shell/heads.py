@@ -54,7 +54,7 @@ def choose_view(choice: ViewChoice) -> None:
     """Take over what was chosen in the large view."""
     state = st.session_state
     set_head((choice.layer, choice.heads[0]), choice.heads[1:])
-    state.tokens, state.kept = (choice.side, choice.positions), choice.kept
+    state.tokens, state.kept = (choice.side, choice.positions), choice.kept_share
 
 
 def head_title(current: Selection, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:

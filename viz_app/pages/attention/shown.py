@@ -44,7 +44,7 @@ class Shown:
     @property
     def what(self) -> str:
         """What a value is: "attention", "gradient", "product" or "brought"."""
-        return self.asked.what
+        return self.asked.quantity
 
     @property
     def signed(self) -> bool:
@@ -92,14 +92,14 @@ class Shown:
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
         """Maps (..., query, key) of the pieces as they are looked at: between words, of the part, renormalised."""
-        return self.asked.seen(maps, self.current.encoding)
+        return self.asked.transform(maps, self.current.encoding)
 
     def small(self, size: int = SMALL) -> np.ndarray:
         """The thumbnails of all heads, between pieces, made once. size: their most rows and columns."""
         pieces = MapView(self.what, self.asked.part, self.asked.hide_special, renormalise=self.again)
 
         def make() -> np.ndarray:
-            return thumbnails(pieces.seen(self.values, self.current.encoding), size, signed=self.signed)
+            return thumbnails(pieces.transform(self.values, self.current.encoding), size, signed=self.signed)
 
         made: np.ndarray = self.current.kept("thumbnails", size, repr(pieces), make=make)
         return made
@@ -109,7 +109,7 @@ class Shown:
 
         Rows of which nothing is left are named for the heads that are drawn.
         """
-        if self.neuron or self.again or self.asked.together is not None:
+        if self.neuron or self.again or self.asked.combination is not None:
             return None
 
         def make() -> AllMaps | None:
@@ -126,7 +126,7 @@ class Shown:
 
         Weights that cannot be had are said.
         """
-        combination = self.asked.together
+        combination = self.asked.combination
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
@@ -135,7 +135,7 @@ class Shown:
         name = combination.name(layer, heads)
         try:
             one: Combined = self.current.kept(
-                "together", self.what, name, make=lambda: combination.of(self.read(), self.what, layer, heads)
+                "together", self.what, name, make=lambda: combination.combine(self.read(), self.what, layer, heads)
             )
         except Refused as error:
             st.info(with_help(f"{error}."))
@@ -145,18 +145,23 @@ class Shown:
     def view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
         """What the large view shows, as files take it; as_one: of its heads one map."""
         present = tuple(head for head in choice.heads if self.run.existing_heads[choice.layer, head])
-        together = self.asked.together if as_one and present else None
+        together = self.asked.combination if as_one and present else None
         if together is not None and together.weights:
             kept = (weight for head, weight in zip(choice.heads, together.weights, strict=True) if head in present)
             together = replace(together, weights=tuple(kept))
         return replace(
-            self.asked, renormalise=self.again, layer=choice.layer, heads=present, kept=choice.kept, together=together
+            self.asked,
+            renormalise=self.again,
+            layer=choice.layer,
+            heads=present,
+            kept_share=choice.kept_share,
+            combination=together,
         )
 
     @property
     def read(self) -> Callable[[], ModelRun]:
         """The run that knows what the heads are weighed by, from the queue: for a file that is made later."""
-        by_importance = self.asked.together is not None and self.asked.together.by_importance
+        by_importance = self.asked.combination is not None and self.asked.combination.by_importance
         return partial(self.current.run, gradients=by_importance or self.signed)
 
     def vectors(self, layer: int, head: int) -> HeadVectors | None:
@@ -221,7 +226,7 @@ def shown_now(current: Selection) -> Shown:
         words=state.words and state.view not in ("heads", "neuron"),
         renormalise=state.share,
         mode="matrix" if state.view == "matrix" else "curves",
-        together=_together(),
+        combination=_together(),
     )
     return Shown(current, current.run(gradients=what not in UNSIGNED), neuron, asked)
 
@@ -266,7 +271,7 @@ def reading(shown: Shown) -> str:
         sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
     elif shown.partial:
         sums += " over all tokens; the part that goes to left-out tokens is missing here"
-    if shown.asked.together is not None and shown.asked.together.how == "maximum":
+    if shown.asked.combination is not None and shown.asked.combination.method == "maximum":
         sums += "; a maximum over heads adds up to 1 or more"
     return (
         f"**How to read this:** from the token that looks (query) to the token it looks at (key). {sums}. **How it can "

@@ -14,7 +14,7 @@ from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
-from viz_app.notation import Carried
+from viz_app.notation import PatchAddress
 from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, selection
@@ -367,7 +367,7 @@ def _keep(both: Sides, place: tuple[int, int]) -> None:
         st.caption("Here parts of the text go into the source. To keep one in, choose *Source into text*.")
         return
     head, position = (place[1], None) if both.of_heads else (None, place[1])
-    kept = Carried(both.what, place[0], head, position, state.noise if state.origin == "noise" else None)
+    kept = PatchAddress(both.what, place[0], head, position, state.noise if state.origin == "noise" else None)
     source = state.source if state.origin == "text" else ""
     if (state.put, state.put_from) == (kept, source):
         st.caption(":material/keep: It stays in: every other page about the text shows the model's answer with it.")

@@ -124,7 +124,7 @@ def draw(page: View) -> None:
     if changes:
         heads = [HeadClick(change.layer, change.head) for change in changes]
         st.dataframe(
-            comparison.listed(changes),
+            comparison.change_rows(changes),
             hide_index=True,
             key="largest",
             on_select=partial(_choose_listed, heads, view),
@@ -136,7 +136,7 @@ def draw(page: View) -> None:
     else:
         st.info(with_help("Nothing changed in any head."))
     sums = ""
-    if comparison.what == "attention":
+    if comparison.quantity == "attention":
         removed = comparison.before.edits or comparison.after.edits
         sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
     write_reading(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
@@ -181,12 +181,12 @@ def picture(sides: Sides, view: str) -> None:
     comparison = sides.comparison()
     summary = sides.summary(comparison, _thumbnail_size(view))
     if view == "heads":
-        _small_heads(sides, comparison.there, summary, partial(open_head, control="compare_view"))
+        _small_heads(sides, comparison.existing_heads, summary, partial(open_head, control="compare_view"))
         _export(sides, comparison, summary, view)
     else:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
-            _small_heads(sides, comparison.there, summary, choose_head)
+            _small_heads(sides, comparison.existing_heads, summary, choose_head)
             _export(sides, comparison, summary, view)
         with right:
             _large_head(sides, comparison, summary, cast(Mode, view))
@@ -224,7 +224,7 @@ def _small_heads(sides: Sides, existing: np.ndarray, summary: Summary, on_click:
 
 def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
     """Draw the difference of the chosen heads of a layer."""
-    choice, existing = view_choice(summary.first), comparison.there
+    choice, existing = view_choice(summary.first), comparison.existing_heads
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
         (after - before)[0],
@@ -246,12 +246,12 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
 
 def _export(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
     """Draw the Export control of the visible heads and of the list."""
-    choice, existing = view_choice(summary.first), comparison.there
+    choice, existing = view_choice(summary.first), comparison.existing_heads
     exported_view = MapView(
-        comparison.what,
+        comparison.quantity,
         layer=choice.layer,
         heads=() if view == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
         mode="matrix" if view == "matrix" else "curves",
-        kept=choice.kept,
+        kept_share=choice.kept_share,
     )
-    downloads.changes(sides.comparison, exported_view, comparison.listed(summary.changes))
+    downloads.changes(sides.comparison, exported_view, comparison.change_rows(summary.changes))

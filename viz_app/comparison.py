@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_core.analysis.compare import Alignment, Change, align_tokens, aligned_maps, largest_changes
+from bert_core.deprecation import renamed_fields
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -20,92 +21,92 @@ MAX_CHANGES = 20
 MAX_NAMED_TOKENS = 12  # tokens without a partner
 
 
+@renamed_fields(what="quantity", there="existing_heads", shown="difference_maps", listed="change_rows", said="remarks")
 @dataclass(frozen=True)
 class Comparison:
-    """What the second of two runs gives, minus what the first gives: of texts, of models, or of heads on and off.
+    """The maps of the second of two runs minus those of the first: of two texts, two models, or heads on and off.
 
-    names: what the two are called. models: what ran. what: "attention", or of runs with norms "brought". Tokens are
-    those of the first text that have a partner in the second.
-    Raises Refused for models that have not as many layers and heads, or another quantity.
+    names: of the two runs. models: of the two runs. quantity: "attention", or of runs with norms "brought". The tokens
+    are those of the first text that are aligned with one of the second.
+    Raises Refused for models with different numbers of layers or heads, or another quantity.
     """
 
     before: ModelRun
     after: ModelRun
     names: tuple[str, str] = ("before", "after")
     models: tuple[str, str] = ("", "")
-    what: str = "attention"
+    quantity: str = "attention"
 
     def __post_init__(self) -> None:
-        if self.what not in CHANGES:
-            raise Refused(f"a comparison of {self.what!r}: it is of one of {', '.join(CHANGES)}")
+        if self.quantity not in CHANGES:
+            raise Refused(f"a comparison of {self.quantity!r}: it is of one of {', '.join(CHANGES)}")
         if self.before.attention.shape[:2] != self.after.attention.shape[:2]:
             aligned_maps(self.before.attention, self.after.attention, self.pairs)  # says how many each has
 
     @cached_property
     def pairs(self) -> Alignment:
-        """Which tokens of the two texts are the same one, or stand in its place."""
+        """The alignment of the tokens of the two texts."""
         return align_tokens(self.before.encoding.tokens, self.after.encoding.tokens)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
-        """What stands at the rows and the columns: a token that both sides have, or what it became."""
+        """The tokens of the rows and the columns: a token of both texts, or the token before and after."""
         places = zip(self.pairs.before.tolist(), self.pairs.after.tolist(), strict=True)
         return tuple(self._token(position_before, position_after) for position_before, position_after in places)
 
     @property
-    def there(self) -> np.ndarray:
-        """(layer, head), the heads that both have."""
+    def existing_heads(self) -> np.ndarray:
+        """(layer, head) bool, the heads that exist in both runs."""
         existing: np.ndarray = self.before.existing_heads & self.after.existing_heads
         return existing
 
     @property
     def difference(self) -> str:
-        """What the difference is, in words: "B minus A"."""
+        """The difference in words: "B minus A"."""
         return f"{self.names[1]} minus {self.names[0]}"
 
     @property
     def unit(self) -> str:
-        """What a value of the difference is, in words."""
-        return UNITS[CHANGES[self.what]]
+        """The quantity of the difference, in words."""
+        return UNITS[CHANGES[self.quantity]]
 
     @property
     def reading(self) -> str:
-        """How the difference is to be read."""
-        quantity = UNITS[self.what]
+        """The meaning of the difference, in words."""
+        quantity = UNITS[self.quantity]
         return f"{quantity} with {self.names[1]}, minus {quantity} with {self.names[0]}"
 
     @property
     def misleading(self) -> str:
-        """How the difference can mislead."""
+        """How the difference can be misread, in words."""
         if self.models_differ:
             return "heads of separately trained models have nothing in common but their number."
-        if self.what == "brought":
+        if self.quantity == "brought":
             return "a length has no direction: what comes in its place may say the same, or the opposite."
         return "a large change shows where a head looks now, not that the prediction depends on it."
 
     def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """The maps of both between their shared tokens, (layer, head, query, key) each, of all or some layers."""
+        """Return the maps of both runs between the aligned tokens, (layer, head, query, key) each, of some layers."""
         return aligned_maps(
-            self.before.select_map(self.what)[layers], self.after.select_map(self.what)[layers], self.pairs
+            self.before.select_map(self.quantity)[layers], self.after.select_map(self.quantity)[layers], self.pairs
         )
 
-    def shown(self) -> ShownMaps:
-        """The difference of all heads, as files take it."""
+    def difference_maps(self) -> ShownMaps:
+        """Return the difference of all heads for export."""
         values_before, values_after = self.maps()
         off = heads_off(self.after)
         values = read_only(values_after - values_before)
         edits = notes_of(self.after.edits, self.after.encoding)
         notes = (self.difference, *edits)
-        return ShownMaps(
-            values, self.tokens, self.tokens, CHANGES[self.what], self.there, off, notes, edits=edits
-        )  # fmt: skip
+        sides, quantity = (self.tokens, self.tokens), CHANGES[self.quantity]
+        return ShownMaps(values, *sides, quantity, self.existing_heads, off, notes, edits=edits)
 
     def largest(self, count: int = MAX_CHANGES) -> list[Change]:
-        """Where the two differ most."""
+        """Return the largest differences."""
         return largest_changes(*self.maps(), count)
 
-    def listed(self, changes: Sequence[Change]) -> list[dict[str, str | float]]:
-        """These changes as lines of a table: the head, the two tokens, both values and their difference."""
+    def change_rows(self, changes: Sequence[Change]) -> list[dict[str, str | float]]:
+        """Return changes as rows of a table: the head, the two tokens, both values and their difference."""
         return [
             {
                 "head": f"L{change.layer} H{change.head}",
@@ -125,22 +126,22 @@ class Comparison:
 
     @property
     def texts(self) -> list[tuple[Encoding, str]]:
-        """What was read, with what it is called: once where both read the same."""
+        """The texts of the runs with their names; one text without a name if both are the same."""
         before, after = self.before.encoding, self.after.encoding
         if (before.text, before.pair) == (after.text, after.pair):
             return [(before, "")]
         return [(before, self.names[0]), (after, self.names[1])]
 
     @property
-    def said(self) -> list[str]:
-        """What else has to be known: which models, and which tokens were left out."""
+    def remarks(self) -> list[str]:
+        """Remarks on the comparison: the models if they differ, and the tokens that were left out."""
         models = [f"{name}: {model}" for name, model in zip(self.names, self.models, strict=True)]
         left_out = [] if self.left_out is None else [self.left_out.removesuffix(".")]
         return ([", ".join(models)] if self.models_differ else []) + left_out
 
     @property
     def left_out(self) -> str | None:
-        """The tokens of both sides that have no partner, in a sentence; None where each has one."""
+        """The tokens of both texts that are not aligned, in a sentence; None if all are."""
         if not (self.pairs.left_out_before or self.pairs.left_out_after):
             return None
         before, after = self.before.encoding, self.after.encoding
@@ -162,7 +163,7 @@ class Comparison:
 
 
 def _token_names(positions: Sequence[int], encoding: Encoding) -> str:
-    """Some tokens of a text with their places."""
+    """Return some tokens of a text with their positions."""
     names = ", ".join(f"{encoding.labels[position]} ({position})" for position in positions[:MAX_NAMED_TOKENS])
     hidden_count = len(positions) - MAX_NAMED_TOKENS
     return (f"{names} and {hidden_count} more" if hidden_count > 0 else names) or "none"

@@ -1,4 +1,4 @@
-"""The maps of a text as they are looked at: which quantity, which part, between pieces or between words."""
+"""Selections of the maps of a text: which quantity, which part, between pieces or between words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bert_core.analysis.patterns import (
     select_part,
 )
 from bert_core.analysis.units import word_units
+from bert_core.deprecation import renamed_fields, renamed_parameters
 from bert_core.edits import AttentionKnockout
 from bert_core.records import ModelRun
 from bert_core.records.base import compared_by_value
@@ -36,7 +37,10 @@ UNITS = {
     "change": "change of attention",
     "change_brought": "change of length brought",
 }
-CHANGES = {"attention": "change", "brought": "change_brought"}  # what can be compared, and what its difference is
+CHANGES = {
+    "attention": "change",
+    "brought": "change_brought",
+}  # quantity that can be compared -> quantity of the difference
 UNSIGNED = ("attention", "brought", "positive_product")
 HEAD_SELECTIONS = ("chosen", "layer", "all")
 MAX_NAMED_HEADS = 4  # heads in the name of a file
@@ -48,138 +52,145 @@ ROW_TOLERANCE = 0.01  # of a row's sum: in bfloat16 each number is off by up to 
 
 @runtime_checkable
 class TensorLike(Protocol):
-    """A tensor of torch, by what is needed of it: this module does not import torch."""
+    """The interface of a torch tensor that is used here; this module does not import torch."""
 
     def detach(self) -> Any:
-        """The same numbers without the graph of their gradients."""
+        """Return the same numbers without the graph of their gradients."""
 
 
 Maps = np.ndarray | TensorLike | Sequence[np.ndarray | TensorLike]
 
 
+@renamed_fields(what="quantity", there="existing_heads", together="combined_name")
 @compared_by_value
 @dataclass(frozen=True)
 class ShownMaps:
-    """What goes into a file, whatever its kind.
+    """The maps that are exported, in files of every format.
 
-    values: (layer, head, query, key) float32, read-only; a head that is NaN throughout does not exist (pruned).
-    queries, keys: what stands at each row and column. what: "attention", "gradient", "product", its part
-    above zero, "positive_product", "brought", or "change" or "change_brought" between two runs. there: (layer, head),
-    which exist. off: the heads that are switched off. notes: what is said of the rows.
-    together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
-    edits: what was changed in the model while it ran, in words; they are among the notes.
+    values: (layer, head, query, key) float32, read-only; a head with only NaN does not exist (pruned). queries, keys:
+        tokens of the rows and the columns. quantity: "attention", "gradient", "product", its part above zero
+        "positive_product", "brought", or "change" or "change_brought" between two runs. existing_heads: (layer, head)
+        bool. off: (layer, head) of each head that is switched off. notes: on the rows, in words. combined_name: name of
+        the combination of several heads; values are then (1, 1, query, key). edits: of the model during the run, in
+        words; also among the notes.
     """
 
     values: np.ndarray
     queries: tuple[Token, ...]
     keys: tuple[Token, ...]
-    what: str
-    there: np.ndarray
+    quantity: str
+    existing_heads: np.ndarray
     off: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
-    together: str = ""
+    combined_name: str = ""
     edits: tuple[str, ...] = ()
 
     @property
     def signed(self) -> bool:
-        """Whether values have a sign, as gradients do: attention, lengths and what is kept above zero have none."""
-        return self.what not in UNSIGNED
+        """Whether values may be negative, as gradients are; attention and lengths are not."""
+        return self.quantity not in UNSIGNED
 
     @property
     def is_change(self) -> bool:
         """Whether values are differences of two runs."""
-        return self.what in CHANGES.values()
+        return self.quantity in CHANGES.values()
 
     @property
     def unit(self) -> str:
-        """What a value is, in words."""
-        return UNITS[self.what]
+        """The quantity of a value, in words."""
+        return UNITS[self.quantity]
 
     def title(self, layer: int, head: int) -> str:
-        """What a map is called: its head, or what several heads as one are."""
-        return self.together or f"L{layer} H{head}"
+        """Return the name of a map: its head, or the combination of several heads."""
+        return self.combined_name or f"L{layer} H{head}"
 
     def pruned(self, layer: int) -> list[int]:
-        """The heads of a layer that do not exist."""
-        return [head for head, exists in enumerate(self.there[layer]) if not exists]
+        """Return the heads of a layer that do not exist."""
+        return [head for head, exists in enumerate(self.existing_heads[layer]) if not exists]
 
     def check(self, layer: int, heads: Iterable[int] = ()) -> None:
         """Raise Refused unless the layer and each of the heads exist."""
-        check_heads(self.there, layer, heads)
+        check_heads(self.existing_heads, layer, heads)
 
 
+@renamed_fields(how="method", among="head_selection", of="combine")
 @dataclass(frozen=True)
 class Combination:
-    """Several heads as one map.
+    """A combination of several heads to one map.
 
-    how: "average", "maximum" (at every place the value furthest from zero) or "weighted". among: the "chosen" heads of
-    a layer, the whole "layer", or "all" heads of all layers. weights: one for each of these heads, taken as shares of
-    their sum; none is by importance, the size of the gradient of a head's gate, which needs a run with a target.
-    Raises Refused for another way or another choice of heads.
+    method: "average", "maximum" (the value with the largest magnitude in every cell) or "weighted". head_selection: the
+        "chosen" heads of a layer, the whole "layer", or "all" heads of all layers. weights: (head,), divided by their
+        sum; empty for weights by importance, the magnitude of the gradient of the gate of a head, which needs a run
+        with a target.
+    Raises Refused for another method or selection.
     """
 
-    how: str
-    among: str = "chosen"
+    method: str
+    head_selection: str = "chosen"
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.how not in HEAD_COMBINATIONS or self.among not in HEAD_SELECTIONS:
+        if self.method not in HEAD_COMBINATIONS or self.head_selection not in HEAD_SELECTIONS:
             raise Refused(
-                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(HEAD_COMBINATIONS)}, of "
-                f"{', '.join(HEAD_SELECTIONS)}"
+                f"heads together as {self.method!r} of {self.head_selection!r}: one of {', '.join(HEAD_COMBINATIONS)}, "
+                f"of {', '.join(HEAD_SELECTIONS)}"
             )
 
     @property
     def by_importance(self) -> bool:
-        """Whether each head's weight is its importance, since the reader gave no weights."""
-        return self.how == "weighted" and not self.weights
+        """Whether the weight of each head is its importance, since no weights were given."""
+        return self.method == "weighted" and not self.weights
 
     def name(self, layer: int, heads: Sequence[int]) -> str:
-        """What the map is, in words: "average of L2 H0, H5"."""
+        """Return the name of the map in words: "average of L2 H0, H5"."""
         head_names = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
         weighting = ""
-        if self.how == "weighted":
+        if self.method == "weighted":
             weighting = " by " + (", ".join(f"{weight:g}" for weight in self.weights) or "importance")
-        return f"{self.how} of {head_names.get(self.among, 'all layers')}{weighting}"
+        return f"{self.method} of {head_names.get(self.head_selection, 'all layers')}{weighting}"
 
-    def of(self, run: ModelRun, what: str, layer: int, heads: Sequence[int]) -> Combined:
-        """The one map (query, key) of a run, whole and between pieces.
+    def combine(self, run: ModelRun, quantity: str, layer: int, heads: Sequence[int]) -> Combined:
+        """Return the combined map (query, key) of a run, of the whole text and between pieces.
 
         Raises Refused for weights that do not fit the heads, or importance without a target.
         """
-        maps, weights = self._among(run.select_map(what), layer, heads), None
+        maps, weights = self._selected(run.select_map(quantity), layer, heads), None
         if self.by_importance:
             if run.gate_gradient is None:
                 raise Refused("weights by importance need something to explain")
-            weights = np.abs(self._among(run.gate_gradient, layer, heads))
-        elif self.how == "weighted":
+            weights = np.abs(self._selected(run.gate_gradient, layer, heads))
+        elif self.method == "weighted":
             weights = np.array(self.weights)
             if len(weights) != len(maps) or not weights.any():
                 raise Refused(f"{len(weights)} weights for {len(maps)} heads: give one for each, not all zero")
-        return Combined(self.name(layer, heads), combine_heads(maps, self.how, weights))
+        return Combined(self.name(layer, heads), combine_heads(maps, self.method, weights))
 
-    def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
-        """values: (layer, head, ...). Returns those of the chosen heads, of the layer or of all, (head, ...)."""
-        if self.among == "all":
+    def _selected(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
+        """Return the values of the selected heads, (head, ...). values: (layer, head, ...)."""
+        if self.head_selection == "all":
             return values.reshape(-1, *values.shape[2:])
-        return values[layer] if self.among == "layer" else values[layer, list(heads)]
+        return values[layer] if self.head_selection == "layer" else values[layer, list(heads)]
 
 
+@renamed_fields(
+    what="quantity", kept="kept_share", together="combination", drawn="value_indices", of="maps", seen="transform"
+)
 @dataclass(frozen=True)
 class MapView:
-    """What of the maps is looked at, and how.
+    """A selection of the maps of a run, and how they are drawn.
 
-    what: "attention", "gradient", "product" or "brought"; the second and third need a run with a target, the last one
-    with norms.
-    part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
-    words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
-    sum to 1 again where tokens were left out. layer: which one.
-    heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
-    kept: the share of each row that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
+    quantity: "attention", "gradient", "product" or "brought"; the second and third need a run with a target, the last
+        one a run with norms.
+    part: "all", or the sentences of queries and keys, as in "A to B". hide_special: whether [CLS] and [SEP] are left
+        out. words: whether maps are between words; attention to a word is the sum over its pieces, from a word their
+        mean. renormalise: whether rows of attention from which tokens were left out are rescaled to sum to 1.
+    layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. mode: "curves", or
+        the first of the heads as a "matrix". kept_share: share of each row that the drawn curves add up to, above 0
+        to 1. combination: of several heads to one map, drawn instead of them.
     Raises Refused for another mode or share, or heads that are no tuple.
     """
 
-    what: str = "attention"
+    quantity: str = "attention"
     part: str = "all"
     hide_special: bool = False
     words: bool = False
@@ -187,8 +198,8 @@ class MapView:
     layer: int = 0
     heads: tuple[int, ...] = (0,)
     mode: Literal["curves", "matrix"] = "curves"
-    kept: float = 0.7
-    together: Combination | None = None
+    kept_share: float = 0.7
+    combination: Combination | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.heads, (int, str)):
@@ -196,81 +207,89 @@ class MapView:
         object.__setattr__(self, "heads", tuple(self.heads))
         if self.mode not in ("curves", "matrix"):
             raise Refused(f"mode {self.mode!r}: 'curves' or 'matrix'")
-        if not 0 < self.kept <= 1:
-            raise Refused(f"the share that is kept is {self.kept}: above 0, to 1")
+        if not 0 < self.kept_share <= 1:
+            raise Refused(f"the share that is kept is {self.kept_share}: above 0, to 1")
 
     @property
-    def drawn(self) -> tuple[int, tuple[int, ...]]:
-        """Where in the values of `of` that stands which is drawn: the layer, and its heads."""
-        return (self.layer, self.heads) if self.together is None else (0, (0,))
+    def value_indices(self) -> tuple[int, tuple[int, ...]]:
+        """Layer and heads of the drawn maps in the values of `maps`."""
+        return (self.layer, self.heads) if self.combination is None else (0, (0,))
 
     @property
     def named_heads(self) -> str:
-        """The heads that are drawn, for the name of a file: "L2-H0-H5"; of many only the layer, of all nothing."""
+        """The drawn heads for the name of a file: "L2-H0-H5"; of many heads only the layer, of all an empty text."""
         if not self.heads:
             return ""
         return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MAX_NAMED_HEADS)])
 
-    def check_whole(self, of: str, what: str = "attention") -> None:
-        """Raise Refused unless all of a run's attention is looked at; of: what needs that. what: is as well."""
+    def check_whole(self, purpose: str, quantity: str = "attention") -> None:
+        """Raise Refused unless the view is of the attention of the whole text, between pieces and head by head.
+
+        purpose: what needs that, in words. quantity: allowed besides attention.
+        """
         plain = MapView(
-            what if self.what == what else "attention",
+            quantity if self.quantity == quantity else "attention",
             layer=self.layer,
             heads=self.heads,
             mode=self.mode,
-            kept=self.kept,
+            kept_share=self.kept_share,
         )
         changed = [choice.name for choice in fields(self) if getattr(self, choice.name) != getattr(plain, choice.name)]
         if changed:
-            raise Refused(f"{of} is of attention, between all pieces and head by head: leave out {', '.join(changed)}")
+            raise Refused(
+                f"{purpose} is of attention, between all pieces and head by head: leave out {', '.join(changed)}"
+            )
 
-    def of(self, run: ModelRun) -> ShownMaps:
-        """The maps of a run that this view shows, or the one map that stands for them.
+    def maps(self, run: ModelRun) -> ShownMaps:
+        """Return the maps of a run that this view selects, or their combination.
 
         Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
-        the text does not have, and as `Combination.of`.
+        the text does not have, and as `Combination.combine`.
         """
         check_heads(run.existing_heads, self.layer, self.heads)
-        one = None if self.together is None else self.together.of(run, self.what, self.layer, self.heads)
+        values, combined, existing_heads = run.select_map(self.quantity), None, run.existing_heads
+        if self.combination is not None:
+            combined = self.combination.combine(run, self.quantity, self.layer, self.heads)
+            values, existing_heads = combined.map[None, None], np.ones((1, 1), bool)
         return ShownMaps(
-            read_only(self.seen(run.select_map(self.what) if one is None else one.map[None, None], run.encoding)),
+            read_only(self.transform(values, run.encoding)),
             *self.tokens(run.encoding),
-            what=self.what,
-            there=run.existing_heads if one is None else np.ones((1, 1), bool),
-            off=() if one is not None else heads_off(run),
+            quantity=self.quantity,
+            existing_heads=existing_heads,
+            off=heads_off(run) if combined is None else (),
             notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
-            together="" if one is None else one.name,
+            combined_name="" if combined is None else combined.name,
             edits=notes_of(run.edits, run.encoding),
         )
 
-    def seen(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
-        """Maps (..., query, key) between pieces as they are looked at: between words, of the part, renormalised.
+    def transform(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
+        """Return maps (..., query, key) between pieces as selected: between words, of the part, renormalised.
 
         Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
-        part = select_part(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
+        part = select_part(map_between_words(maps, units, self.quantity) if self.words else maps, queries, keys)
         return renormalise_rows(part) if self.renormalise and self.partial(encoding) else part
 
     def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """What stands at the rows and at the columns of what is `seen`."""
+        """Return the tokens of the rows and of the columns of the transformed maps."""
         units, *sides = self._places(encoding)
         all_tokens = [Token(readable_word(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
         queries, keys = (tuple(all_tokens[place] for place in places) for places in sides)
         return queries, keys
 
     def partial(self, encoding: Encoding) -> bool:
-        """Whether rows of attention lack what goes to tokens that are left out; signed values have no such sum."""
+        """Return whether rows of attention lack the attention to tokens that are left out."""
         units, queries, keys = self._places(encoding)
-        return self.what == "attention" and len(queries) * len(keys) < len(units) ** 2
+        return self.quantity == "attention" and len(queries) * len(keys) < len(units) ** 2
 
     def notes(self, encoding: Encoding) -> tuple[str, ...]:
-        """What is said of the rows: whether they were renormalised, where tokens are left out."""
+        """Return notes on the rows: if tokens are left out, whether the rows were renormalised."""
         rescaling = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
         return (f"rows {rescaling}",) if self.partial(encoding) else ()
 
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
-        """The pieces of each word, or each by itself, and which of these are queries and which keys."""
+        """Return the pieces of each unit (word or piece), and the indices of the units that are queries and keys."""
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
@@ -282,18 +301,19 @@ class MapView:
         return units, queries, keys
 
 
-def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: str = "attention") -> ShownMaps:
-    """Maps from anywhere, also from the tokens of one text to those of another.
+@renamed_parameters(what="quantity")
+def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], quantity: str = "attention") -> ShownMaps:
+    """Return maps from any source, also from the tokens of one text to those of another.
 
     maps: (layer, head, query, key), or for each layer (batch, head, query, key) or (head, query, key), as in the
     attentions of transformers; a batch of 1. Arrays, or tensors of any device and number type, with gradients too.
-    A head that is NaN throughout is pruned. queries, keys: what stands at each row and column.
-    what: "attention", whose rows sum to 1, "gradient", "product", "brought", "change" or "change_brought".
+    A head with only NaN is pruned. queries, keys: names of the rows and the columns.
+    quantity: "attention", whose rows sum to 1, "gradient", "product", "brought", "change" or "change_brought".
     Raises Refused for another name, other sizes, several texts, numbers that are not finite, and rows of attention that
     do not sum to 1.
     """
-    if what not in UNITS:
-        raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")
+    if quantity not in UNITS:
+        raise Refused(f"{quantity!r} is unknown: one of {', '.join(UNITS)}")
     queries, keys = require_instances("queries", queries, str), require_instances("keys", keys, str)
     values = _without_batch(maps)
     if values.ndim != 4 or values.shape[2:] != (len(queries), len(keys)):
@@ -301,16 +321,19 @@ def maps_across(maps: Maps, queries: Sequence[str], keys: Sequence[str], what: s
             f"maps of shape {values.shape} with {len(queries)} queries and {len(keys)} keys: (layer, head, query, key) "
             "is needed, with a name for each query and each key"
         )
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is refused
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and are refused
         values = read_only(values)
     existing = ~np.isnan(values).all((2, 3))
-    _check_values(values, existing, what)
+    _check_values(values, existing, quantity)
     rows, columns = (tuple(Token(name, place) for place, name in enumerate(names)) for names in (queries, keys))
-    return ShownMaps(values, rows, columns, what, existing)
+    return ShownMaps(values, rows, columns, quantity, existing)
 
 
 def _without_batch(maps: object) -> np.ndarray:
-    """Maps in any form that `maps_across` takes, as one array without a batch. Raises Refused for several texts."""
+    """Return maps in any form that `maps_across` accepts as one array without a batch axis.
+
+    Raises Refused for several texts.
+    """
     if isinstance(maps, tuple | list):
         layers = [_as_array(f"layer {number} of maps", layer) for number, layer in enumerate(maps)]
         if not layers:
@@ -335,7 +358,7 @@ def _without_batch(maps: object) -> np.ndarray:
 
 
 def _as_array(name: str, maps: object) -> np.ndarray:
-    """An array or a tensor as an array of real numbers. Raises Refused for anything else."""
+    """Return an array or a tensor as an array of real numbers. Raises Refused for anything else."""
     if maps is None:
         raise Refused(f"{name} is None: {FROM_TRANSFORMERS}")
     if isinstance(maps, Mapping):
@@ -351,7 +374,7 @@ def _as_array(name: str, maps: object) -> np.ndarray:
     return require_array(name, maps, "... query key")
 
 
-def _check_values(values: np.ndarray, existing: np.ndarray, what: str) -> None:
+def _check_values(values: np.ndarray, existing: np.ndarray, quantity: str) -> None:
     """Raise Refused for maps that no head can have. values: (layer, head, query, key). existing: (layer, head)."""
     if not existing.any():
         raise Refused("every head is NaN, as a pruned head is: at least one must have numbers")
@@ -362,30 +385,30 @@ def _check_values(values: np.ndarray, existing: np.ndarray, what: str) -> None:
             f"maps have {values[place]:g} in layer {layer}, head {head}, from query {query} to key {key}: every number "
             "must be finite, but for a pruned head, which is NaN throughout"
         )
-    if what == "attention":
+    if quantity == "attention":
         try:
             check_rows(values, ROW_TOLERANCE)
         except Refused as error:
-            alternatives = 'what="gradient", "product", "brought" or "change"'
+            alternatives = 'quantity="gradient", "product", "brought" or "change"'
             raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
 
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
-    """The heads of a run that are there and switched off, (layer, head) each."""
+    """Return the existing heads of a run that are switched off, (layer, head) each."""
     return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.existing_heads))
 
 
 def renormalised_attention(run: ModelRun) -> np.ndarray:
-    """A run's attention (layer, head, query, key) with rows that sum to 1 where arrows were removed from them.
+    """Return the attention (layer, head, query, key) of a run, with rows that sum to 1 also where cuts removed entries.
 
-    NaN in a row of which nothing is left.
+    A row without any entry left is NaN.
     """
     whole = all(edit.renormalised for edit in run.edits if isinstance(edit, AttentionKnockout))
     return run.attention if whole else renormalise_rows(run.attention)
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
-    """The same numbers as float32 that nobody can write to, copied only where they have to be."""
+    """Return the numbers as a read-only float32 array, copied only if necessary."""
     view = np.ascontiguousarray(values, np.float32).view()
     view.flags.writeable = False
     return view

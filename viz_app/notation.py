@@ -1,4 +1,4 @@
-"""What is changed in a model while it runs, as an address and a command line write it, and in words."""
+"""Edits of a model during a run, as written in addresses and on the command line, and in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CUT = re.compile(r"(all|\d+(?:\.[\d,]+)?):q([\d,]*)>k([\d,]*):([rx])")
 _SCALED = re.compile(r"(\d+)\.(\d+):(-?\d+(?:\.\d+)?)")
 
 _PATCH = re.compile(r"([a-z_]+)\.(\d+)(?:\.(\d+))?(?:@(\d+))?(?:~(\d+(?:\.\d+)?))?")
-# What is put in, in words; `{at}` is a layer, a head or a token.
+# The component that is patched, in words; `{at}` is a layer, a head or a token.
 COMPONENT_WORDS = {
     "state": "the state of {at}", "attention": "what attention adds at {at}",
     "feed_forward": "what the feed-forward network adds at {at}", "head": "what {at} brings",
@@ -32,14 +32,14 @@ PUT_WORDS = (*COMPONENT_WORDS.values(), AFTER, AT_FIRST, SOURCE_NOISE, SOURCE_TE
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A part that is put into a text, as an address names it; the text that it comes from is named beside it.
+class PatchAddress:
+    """An activation that is patched into a run, as written in an address; its source text is a field of its own.
 
-    what: of `PATCHES`, no neuron. layer: of a state its depth. head: of what belongs to one. position: of what belongs
-    to a token. noise: where it comes from the text itself with noise of this size.
+    component: one of `COMPONENT_WORDS` except "neuron". layer: of a state its depth. head: of a component of a head.
+    position: of a component of a token. noise: standard deviation, if the source is the text itself with noise.
     """
 
-    what: str
+    component: str
     layer: int
     head: int | None = None
     position: int | None = None
@@ -47,7 +47,7 @@ class Carried:
 
 
 def parse_cuts(value: str) -> tuple[AttentionKnockout, ...]:
-    """Cuts as an address names them, as 2.3:q4>k7,8:r. Raises Refused for anything else, and for too many."""
+    """Parse cuts as written in an address, such as 2.3:q4>k7,8:r. Raises Refused for other texts and too many cuts."""
     return tuple(_parsed_cut(part) for part in _parts(value, "cuts"))
 
 
@@ -67,7 +67,7 @@ def _parsed_cut(part: str) -> AttentionKnockout:
 
 
 def write_cuts(cuts: Sequence[AttentionKnockout]) -> str:
-    """Cuts as an address names them: what `parse_cuts` reads."""
+    """Return cuts as written in an address, which `parse_cuts` parses."""
     return "_".join(map(_written_cut, cuts))
 
 
@@ -80,7 +80,7 @@ def _written_cut(cut: AttentionKnockout) -> str:
 
 
 def parse_scaled(value: str) -> tuple[ScaledNeuron, ...]:
-    """Scaled neurons as an address names them, as 3.120:0. Raises Refused for anything else, and for too many."""
+    """Parse scaled neurons as written in an address, such as 3.120:0. Raises Refused for other texts and too many."""
     return tuple(_parsed_scaled(part) for part in _parts(value, "neurons"))
 
 
@@ -93,12 +93,12 @@ def _parsed_scaled(part: str) -> ScaledNeuron:
 
 
 def write_scaled(scaled: Sequence[ScaledNeuron]) -> str:
-    """Scaled neurons as an address names them: what `parse_scaled` reads."""
+    """Return scaled neurons as written in an address, which `parse_scaled` parses."""
     return "_".join(f"{neuron.layer}.{neuron.neuron}:{neuron.factor:.12g}" for neuron in scaled)
 
 
-def parse_put(value: str) -> Carried | None:
-    """What is put in, as an address names it: state.3@2 or head.5.8, and ~3 for noise. Raises Refused for more."""
+def parse_put(value: str) -> PatchAddress | None:
+    """Parse a patch as written in an address: state.3@2 or head.5.8, and ~3 for noise. Raises Refused for others."""
     match = _PATCH.fullmatch(value)
     if not value:
         return None
@@ -108,16 +108,18 @@ def parse_put(value: str) -> Carried | None:
         is_of_head = component in HEAD_PARTS and head and not position
         if is_of_token or is_of_head:
             head_number, token_position = (None if number is None else int(number) for number in (head, position))
-            return Carried(component, int(layer), head_number, token_position, None if noise is None else float(noise))
+            return PatchAddress(
+                component, int(layer), head_number, token_position, None if noise is None else float(noise)
+            )
     raise Refused("write what is put in as state.DEPTH@POSITION or head.LAYER.HEAD, such as state.3@2")
 
 
-def write_put(patch: Carried | None) -> str:
-    """What is put in, as an address names it: what `parse_put` reads."""
+def write_put(patch: PatchAddress | None) -> str:
+    """Return a patch as written in an address, which `parse_put` parses."""
     if patch is None:
         return ""
     place = f"@{patch.position}" if patch.head is None else f".{patch.head}"
-    return f"{patch.what}.{patch.layer}{place}" + ("" if patch.noise is None else f"~{patch.noise:g}")
+    return f"{patch.component}.{patch.layer}{place}" + ("" if patch.noise is None else f"~{patch.noise:g}")
 
 
 def cut_in_words(
@@ -128,7 +130,7 @@ def cut_in_words(
     all_layers: str = "all layers",
     row_effects: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
 ) -> str:
-    """Which arrows are cut, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest of the row grows"."""
+    """Return which attention is cut, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest of the row grows"."""
 
     def tokens(positions: tuple[int, ...] | None) -> str:
         names = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
@@ -141,7 +143,7 @@ def cut_in_words(
 
 
 def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = "off") -> str:
-    """Which neuron, and how much of it is left: "L3 neuron 120: off", or "× 2"."""
+    """Return a neuron and its factor in words: "L3 neuron 120: off", or "× 2"."""
     left = off if scaled.factor == 0 else f"× {scaled.factor:g}"
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
@@ -166,7 +168,7 @@ def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate_word: 
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
-    """What was changed while a text was read, for the notes of a picture and of a file."""
+    """Return the edits of a run in words, for the notes of a figure and of a file."""
     cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AttentionKnockout))
     scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, ScaledNeuron))
     patches = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))

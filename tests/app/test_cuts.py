@@ -74,7 +74,7 @@ def test_every_page_reads_the_text_with_the_neurons_that_are_scaled() -> None:
     expected = capture(edited(load(device="cpu"), run.edits), run.encoding)
     assert_near(run.predictions[0].probabilities, expected.predictions[0].probabilities)
     assert "bert_core.ScaledNeuron(layer=5, neuron=0, factor=40.0)" in snippet(run, MapView(), "headlight-mini")
-    assert "scaled: L5 neuron 0: × 40" in MapView().of(run).notes
+    assert "scaled: L5 neuron 0: × 40" in MapView().maps(run).notes
     app.button(key="restore_scaled").click()
     settled(app.run())
     assert "Scaled:" not in words(app) and SHOWN in words(app) and "scaled" not in app.query_params
@@ -106,7 +106,7 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
         "loaded = bert_core.edited(loaded, [bert_core.AttentionKnockout(queries=(6,), keys=(1, 2, 3), layers=None"
         in script
     )
-    assert any("cut: all layers" in note for note in MapView().of(run).notes)
+    assert any("cut: all layers" in note for note in MapView().maps(run).notes)
     for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes", "neurons"):
         settled(at(app, page).run())
         assert "Cut: all layers" in words(app) and not app.exception and not app.error, page

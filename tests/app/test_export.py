@@ -56,7 +56,7 @@ def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_whole_map_is_the_captured_one(run: ModelRun) -> None:
     """Nothing is chosen away: the very numbers, every token in its place, and the heads that are off."""
-    shown = MapView().of(run)
+    shown = MapView().maps(run)
     assert np.shares_memory(shown.values, run.attention) and not shown.values.flags.writeable
     assert [token.text for token in shown.queries] == list(run.encoding.tokens)
     assert [token.position for token in shown.keys] == list(range(len(run.encoding)))
@@ -65,7 +65,7 @@ def test_the_whole_map_is_the_captured_one(run: ModelRun) -> None:
 
 def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
     """From A to B between words, each sum and mean taken one by one."""
-    shown = MapView(part="A to B", words=True).of(run)
+    shown = MapView(part="A to B", words=True).maps(run)
     units = word_units(run.encoding)
     rows = [unit for unit in units if run.encoding.sides[unit[0]] == "A"]
     columns = [unit for unit in units if run.encoding.sides[unit[0]] == "B"]
@@ -80,8 +80,8 @@ def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
 def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> None:
     """What a page takes for one layer is what a file holds of it, and so is what is said of the rows."""
     view = MapView(what, "A to B", hide_special=True, words=True, renormalise=True)
-    whole, encoding = view.of(run), run.encoding
-    assert np.array_equal(view.seen(run.select_map(what)[1], encoding), whole.values[1])
+    whole, encoding = view.maps(run), run.encoding
+    assert np.array_equal(view.transform(run.select_map(what)[1], encoding), whole.values[1])
     assert view.tokens(encoding) == (whole.queries, whole.keys)
     assert whole.notes == (("rows rescaled to 1",) if what == "attention" else ())
 
@@ -89,7 +89,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"what": "gradient"}, "needs a capture with a target"),
+        ({"quantity": "gradient"}, "needs a capture with a target"),
         ({"part": "A to B"}, "there is no second sentence"),
         ({"part": "C"}, "unknown"),
         ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),
@@ -103,7 +103,7 @@ def test_what_is_not_there_is_named(options: dict, sentence: str) -> None:
     attention = run.attention.copy()
     attention[1, 1] = np.nan
     with pytest.raises(ValueError, match=sentence):
-        MapView(**options).of(dataclasses.replace(run, attention=attention))
+        MapView(**options).maps(dataclasses.replace(run, attention=attention))
 
 
 def test_a_view_that_cannot_be_is_refused() -> None:
@@ -114,7 +114,7 @@ def test_a_view_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="'curves' or 'matrix'"):
         MapView(mode="cube")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="above 0, to 1"):
-        MapView(kept=0)
+        MapView(kept_share=0)
 
 
 # ---------------------------------------------------------------------------- several heads as one map
@@ -136,13 +136,13 @@ BY_HAND = {
 def test_files_hold_the_one_map_of_several_heads(run: ModelRun, how: str) -> None:
     """NPZ and CSV of the average, maximum and weighted map, against NumPy, and the picture is called what it is."""
     together, by_hand = BY_HAND[how]
-    view = MapView(layer=1, heads=(0, 3), together=together)
+    view = MapView(layer=1, heads=(0, 3), combination=together)
     expected, name = by_hand(run.attention, run), together.name(1, (0, 3))
-    with np.load(io.BytesIO(tables.maps_npz(view.of(run))), allow_pickle=False) as file:
+    with np.load(io.BytesIO(tables.maps_npz(view.maps(run))), allow_pickle=False) as file:
         assert file["heads"].tolist() == [name]
         assert_near(file["attention"], expected, 1e-6)
         exact = file["attention"]
-    rows = list(csv.DictReader(io.StringIO(tables.maps_csv(view.of(run), [(0, 0)]).decode())))
+    rows = list(csv.DictReader(io.StringIO(tables.maps_csv(view.maps(run), [(0, 0)]).decode())))
     assert np.array_equal(np.array([row["attention"] for row in rows], np.float32), exact.ravel())
     assert {row["heads"] for row in rows} == {name} and "layer" not in rows[0]
     for mode in ("curves", "matrix"):
@@ -151,12 +151,12 @@ def test_files_hold_the_one_map_of_several_heads(run: ModelRun, how: str) -> Non
 
 def test_a_part_of_the_one_map_is_taken_after_the_heads_are_one(run: ModelRun) -> None:
     """The maximum over heads first, then words and rows that sum to 1: the order in which the page shows it."""
-    view = MapView(part="A to B", words=True, renormalise=True, together=Combination("maximum", "all"))
+    view = MapView(part="A to B", words=True, renormalise=True, combination=Combination("maximum", "all"))
     one = run.attention.max((0, 1))[None, None]
     alone = dataclasses.replace(run, attention=one, head_mask=np.ones((1, 1), np.float32), gradient=None,
                                 gate_gradient=None, target=None)  # fmt: skip
-    expected = MapView(part="A to B", words=True, renormalise=True).of(alone).values
-    assert np.array_equal(view.of(run).values, expected)
+    expected = MapView(part="A to B", words=True, renormalise=True).maps(alone).values
+    assert np.array_equal(view.maps(run).values, expected)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_part_of_the_one_map_is_taken_after_the_heads_are_one(run: ModelRun) -
 def test_weights_that_do_not_fit_are_named(together: Combination, sentence: str) -> None:
     """One sentence, and no map of something else."""
     with pytest.raises(ValueError, match=sentence):
-        MapView(heads=(0, 1), together=together).of(run_of(["a"]))
+        MapView(heads=(0, 1), combination=together).maps(run_of(["a"]))
     with pytest.raises(ValueError, match="one of average, maximum, weighted"):
         Combination("median")
 
@@ -235,7 +235,7 @@ def test_of_a_long_text_the_neuron_view_draws_the_keys_with_the_most_attention()
 
 def test_a_csv_reads_back_as_the_same_floats(run: ModelRun) -> None:
     """Every number of the chosen heads, with its layer, head, tokens and their positions, to the last bit."""
-    shown = MapView("product", hide_special=True).of(run)
+    shown = MapView("product", hide_special=True).maps(run)
     rows = list(csv.DictReader(io.StringIO(tables.maps_csv(shown, [(1, 3), (0, 0)]).decode())))
     assert len(rows) == 2 * len(shown.queries) * len(shown.keys)
     again = np.array([row["product"] for row in rows], np.float32).reshape(2, len(shown.queries), len(shown.keys))
@@ -248,7 +248,7 @@ def test_a_csv_reads_back_as_the_same_floats(run: ModelRun) -> None:
 
 def test_an_npz_holds_all_maps_and_their_tokens(run: ModelRun) -> None:
     """Read without pickle: the same arrays, tokens, positions, and the heads that are off."""
-    with np.load(io.BytesIO(tables.maps_npz(MapView("gradient").of(run))), allow_pickle=False) as file:
+    with np.load(io.BytesIO(tables.maps_npz(MapView("gradient").maps(run))), allow_pickle=False) as file:
         assert np.array_equal(file["gradient"], run.gradient)
         assert file["queries"].tolist() == list(run.encoding.tokens)
         assert file["key_positions"].tolist() == list(range(len(run.encoding)))
@@ -258,7 +258,7 @@ def test_an_npz_holds_all_maps_and_their_tokens(run: ModelRun) -> None:
 def test_no_cell_of_a_csv_is_a_formula() -> None:
     """Hostile tokens come back as they were, but those that a spreadsheet would run, with an apostrophe in front."""
     texts = [*HOSTILE, "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "\ud800"]
-    rows = list(csv.reader(io.StringIO(tables.maps_csv(MapView().of(run_of(texts)), [(0, 0)]).decode(), newline="")))
+    rows = list(csv.reader(io.StringIO(tables.maps_csv(MapView().maps(run_of(texts)), [(0, 0)]).decode(), newline="")))
     keys = [row[5] for row in rows[2 : len(texts) + 2]]
     formulas = {"=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1"}
     expected = [f"'{text}" if text in formulas else text for text in texts[:-1]]
@@ -269,7 +269,7 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
 
 def test_a_csv_that_nothing_opens_is_refused() -> None:
     """More lines than can be used: the sentence names how many, and the way out."""
-    shown = dataclasses.replace(MapView().of(run_of(["a"] * 30)), values=np.zeros((200, 30, 32, 32), np.float32))
+    shown = dataclasses.replace(MapView().maps(run_of(["a"] * 30)), values=np.zeros((200, 30, 32, 32), np.float32))
     with pytest.raises(ValueError, match=r"6,144,000 lines.*choose fewer heads, or NPZ"):
         tables.maps_csv(shown)
 
@@ -423,7 +423,7 @@ def test_bars_and_scored_tokens(run: ModelRun) -> None:
 def test_pictures_of_512_tokens() -> None:
     """The longest text, one repeated word: curves within their limit, a matrix of one image, all heads."""
     run = run_of(["buffalo"] * 510, layers=1, heads=2)
-    curves = picture_of(run, MapView(heads=(0, 1), kept=1.0), "svg")
+    curves = picture_of(run, MapView(heads=(0, 1), kept_share=1.0), "svg")
     assert curves.count(b"<use") + curves.count(b"<path") < 2 * pictures.MAX_CURVES + 100
     assert b"not drawn" in curves
     assert picture_of(run, MapView(mode="matrix"), "svg").count(b"<image") == 2, "the map, and the scale of its colours"
@@ -439,7 +439,7 @@ def test_pictures_of_512_tokens() -> None:
     [
         MapView("gradient", "A to B", layer=1, heads=(3,)),
         MapView(words=True, mode="matrix"),
-        MapView(heads=(0, 1), together=Combination("weighted")),
+        MapView(heads=(0, 1), combination=Combination("weighted")),
     ],
 )
 def test_the_snippet_makes_the_same_picture(
@@ -455,7 +455,7 @@ def test_the_snippet_makes_the_same_picture(
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     exec(compile(code, "snippet", "exec"), scope)
-    assert np.array_equal(scope["maps"], view.of(run).values)
+    assert np.array_equal(scope["maps"], view.maps(run).values)
     assert scope["run"].encoding == encoding
     assert (tmp_path / "attention.svg").read_bytes() == picture_of(run, view, "svg")
 
@@ -486,7 +486,7 @@ def test_nothing_that_was_typed_runs_in_a_snippet() -> None:
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert calls == {
         "bert_core.load", "loaded.tokenizer.encode", "loaded.tokenizer.mask_words", "np.ones", "bert_core.capture",
-        "MapView", "view.of", "Path", "Path('attention.svg').write_bytes", "picture_of",
+        "MapView", "view.maps", "Path", "Path('attention.svg').write_bytes", "picture_of",
     }  # fmt: skip
 
 

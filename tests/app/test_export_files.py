@@ -62,7 +62,7 @@ def views(tiny_loaded: LoadedModel, tiny_model_folder: Path, comparison: Compari
         "all heads": AttentionFiles(run, MapView(heads=()), model),
         "curves": AttentionFiles(run, MapView(layer=1, heads=(0, 2)), model),
         "matrix": AttentionFiles(run, MapView(layer=1, heads=(2,), mode="matrix", words=True), model),
-        "one map": AttentionFiles(run, MapView(heads=(0, 1), together=Combination("average")), model),
+        "one map": AttentionFiles(run, MapView(heads=(0, 1), combination=Combination("average")), model),
         "neuron": NeuronFiles(run, vectors, 4, model),
         "change": ChangeFiles(comparison, MapView(layer=1, heads=(2,))),
         "all changes": ChangeFiles(comparison, MapView(heads=())),
@@ -139,7 +139,7 @@ def test_the_maps_of_a_caption_are_those_of_the_run(views: dict[str, Files]) -> 
         assert np.array_equal(clipped.values[0, 3, word], run.select_map("product")[word, 0, 3].clip(min=0))
     assert shown.keys[9].text == "row 1, column 1" and [token.text for token in shown.queries] == list(run.words)
     average = caption_maps(run, as_one=True)
-    assert average.values.shape[:2] == (1, 1) and average.together == "average of all 2 × 4 heads"
+    assert average.values.shape[:2] == (1, 1) and average.combined_name == "average of all 2 × 4 heads"
     assert_near(average.values[0, 0], run.cross_attention.mean((1, 2)), 1e-7)
     with pytest.raises(ValueError, match="word 99 does not exist: this sentence has words 0 to"):
         caption_page(run, word=99)
@@ -153,7 +153,7 @@ def test_the_maps_of_a_caption_are_those_of_the_run(views: dict[str, Files]) -> 
 def test_a_comparison_is_worked_by_hand(comparison: Comparison) -> None:
     """After minus before at each pair of equal tokens, its list in falling size, and what has no partner named."""
     before, after = comparison.before, comparison.after
-    shown = comparison.shown()
+    shown = comparison.difference_maps()
     assert [token.text for token in shown.queries] == [
         *("[CLS]", "the", "cat", "the", "mat", "[SEP]", "it", "was", "red", "[SEP]"),
     ]
@@ -163,7 +163,7 @@ def test_a_comparison_is_worked_by_hand(comparison: Comparison) -> None:
         by_hand = after.attention[:, :, j, theirs] - before.attention[:, :, i, ours]
         assert np.array_equal(shown.values[:, :, q], by_hand)
     assert shown.off == ((0, 2),) and shown.notes == ("the other text minus this text",)
-    listed = comparison.listed(comparison.largest())
+    listed = comparison.change_rows(comparison.largest())
     sizes = [abs(float(line["change"])) for line in listed]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(np.abs(shown.values).max())
     assert comparison.left_out is not None
@@ -176,17 +176,19 @@ def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, compari
     gates = np.ones((2, 4))
     gates[0, 2] = 0
     before, after = (bert_core.capture(tiny_loaded, encoding, head_mask=m, norms=True) for m in (None, gates))
-    pair = Comparison(before, after, ("all heads on", "some off"), what="brought")
-    assert np.array_equal(pair.shown().values, after.select_map("brought") - before.select_map("brought"))
-    assert pair.shown().unit == "change of length brought" and pair.reading.startswith("length brought with some off")
-    assert (pair.shown().values[0, 2] <= 0).all()  # a head that is off brings nothing
+    pair = Comparison(before, after, ("all heads on", "some off"), quantity="brought")
+    assert np.array_equal(pair.difference_maps().values, after.select_map("brought") - before.select_map("brought"))
+    assert pair.difference_maps().unit == "change of length brought" and pair.reading.startswith(
+        "length brought with some off"
+    )
+    assert (pair.difference_maps().values[0, 2] <= 0).all()  # a head that is off brings nothing
     files = ChangeFiles(pair, MapView("brought", layer=0, heads=(2,)))
     assert files.csv().splitlines()[0].endswith(b",change_brought")
-    assert "norms=True" in files.python() and "'brought').shown()" in files.python()
+    assert "norms=True" in files.python() and "'brought').difference_maps()" in files.python()
     assert "length brought with some off, minus length brought with all heads on; orange is more" in files.page()
     with pytest.raises(ValueError, match="a comparison of 'gradient': it is of one of attention, brought"):
-        Comparison(before, after, what="gradient")
-    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out what"):
+        Comparison(before, after, quantity="gradient")
+    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out quantity"):
         ChangeFiles(comparison, MapView("brought"))
 
 
@@ -196,7 +198,7 @@ def test_what_cannot_be_compared_is_named(comparison: Comparison) -> None:
         Comparison(comparison.before, run_of(["a"]))
     with pytest.raises(ValueError, match="head 4 does not exist in layer 1"):
         ChangeFiles(comparison, MapView(layer=1, heads=(4,)))
-    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out what, words"):
+    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out quantity, words"):
         ChangeFiles(comparison, MapView("gradient", words=True))
 
 
@@ -205,7 +207,11 @@ def test_a_head_that_one_of_them_lost_is_not_there(comparison: Comparison) -> No
     attention = comparison.after.attention.copy()
     attention[1, 0] = np.nan
     lost = dataclasses.replace(comparison, after=dataclasses.replace(comparison.after, attention=attention))
-    assert not lost.there[1, 0] and lost.there.sum() == 7 and np.isnan(lost.shown().values[1, 0]).all()
+    assert (
+        not lost.existing_heads[1, 0]
+        and lost.existing_heads.sum() == 7
+        and np.isnan(lost.difference_maps().values[1, 0]).all()
+    )
     with pytest.raises(ValueError, match=r"head 0 does not exist in layer 1: .* \(0 pruned\)"):
         ChangeFiles(lost, MapView(layer=1, heads=(0,)))
 
@@ -221,7 +227,7 @@ def test_nothing_that_was_typed_runs_in_a_change() -> None:
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert calls == {
         "bert_core.load", "loaded.tokenizer.encode", "loaded.tokenizer.mask_words", "np.ones", "bert_core.capture",
-        "Comparison", f"Comparison(before, after, {names!r}, {pair.models!r}).shown", "Path",
+        "Comparison", f"Comparison(before, after, {names!r}, {pair.models!r}).difference_maps", "Path",
         "Path('change.svg').write_bytes", "picture_bytes", "maps_picture", "MapView",
     }  # fmt: skip
     page = ChangeFiles(pair, MapView()).page()

@@ -117,7 +117,7 @@ def test_exported_pages_write_what_the_model_writes(tmp_path: Path) -> None:
     """What the page of a text's maps says of them names the model's own special tokens, and none of BERT's."""
     loaded = load(str(save_family("roberta", tmp_path / "roberta")))
     run, view = capture(loaded, loaded.tokenizer.encode("The old man [MASK] home.")), MapView(hide_special=True)
-    assert "without <s> and </s>" in page._summary(run, view.of(run), view)
+    assert "without <s> and </s>" in page._summary(run, view.maps(run), view)
     titles, orders = page._titles_and_sorts(run)
     assert "% to </s>" in titles[0][0] and "by share to </s>" in orders
     assert not re.search(r"\[(CLS|SEP)\]", f"{titles} {list(orders)}")

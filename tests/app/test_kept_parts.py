@@ -9,7 +9,7 @@ from tests.near import assert_near
 from tests.visit import at, settled, visited, words
 from viz_app.export.snippet import snippet
 from viz_app.maps import MapView
-from viz_app.notation import Carried, parse_put, write_put
+from viz_app.notation import PatchAddress, parse_put, write_put
 from viz_app.pages.causes import SOURCE
 
 THEIRS = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
@@ -20,12 +20,12 @@ SAYS = "Put in: the state of “man” (2), after L2, from “The woman lost his
     ("written", "put"),
     [
         ("", None),
-        ("state.3@2", Carried("state", 3, position=2)),
-        ("head.5.8", Carried("head", 5, head=8)),
-        ("attention.0@4~2.5", Carried("attention", 0, position=4, noise=2.5)),
+        ("state.3@2", PatchAddress("state", 3, position=2)),
+        ("head.5.8", PatchAddress("head", 5, head=8)),
+        ("attention.0@4~2.5", PatchAddress("attention", 0, position=4, noise=2.5)),
     ],
 )
-def test_an_address_says_what_is_put_in(written: str, put: Carried | None) -> None:
+def test_an_address_says_what_is_put_in(written: str, put: PatchAddress | None) -> None:
     """Both ways."""
     assert parse_put(written) == put and write_put(put) == written
 
@@ -62,7 +62,7 @@ def test_a_part_that_is_kept_stays_in_on_every_page() -> None:
     made: dict[str, object] = {}
     exec(script.replace("from viz_app.export.pictures import picture_of", ""), made)
     assert_near(made["run"].attention, expected.attention)  # type: ignore[attr-defined]
-    assert f"put in: {SAYS.removeprefix('Put in: ')}" in MapView().of(run).notes
+    assert f"put in: {SAYS.removeprefix('Put in: ')}" in MapView().maps(run).notes
     app.button(key="restore_put").click()
     settled(app.run())
     assert "Put in:" not in words(app) and "put" not in app.query_params and "put_from" not in app.query_params

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from bert_core.refused import Refused
-from viz_app.maps import maps_across
+from viz_app.maps import Combination, MapView, maps_across
 from viz_app.notebook import view_maps
 
 QUERIES = ["the", "cat", "sat"]
@@ -133,19 +133,34 @@ def test_numbers_that_are_no_maps_are_one_sentence() -> None:
 
     for value, shown in ((np.nan, np.nan), (np.inf, np.inf), (-np.inf, -np.inf), (1e300, np.inf)):
         for what in ("attention", "gradient", "change"):
-            sentence = refusal_of(with_value(value), what=what)
+            sentence = refusal_of(with_value(value), quantity=what)
             assert sentence.startswith(f"maps have {shown:g} in layer 1, head 2, from query 0 to key 3: ")
             assert "every number must be finite" in sentence
     total = float(maps[1, 2, 0].sum() - maps[1, 2, 0, 3] + 0.75)
     sentence = refusal_of(with_value(0.75))
     assert sentence.startswith(f"a row of attention sums to {total:.3g}: every row must sum to 1")
-    assert 'what="gradient"' in sentence
+    assert 'quantity="gradient"' in sentence
     below = maps.copy()
     below[1, 2, 0] = [0.5, 0.75, -0.5, 0.25]
     assert refusal_of(below).startswith("an attention weight is -0.5: every weight must be between 0 and 1")
     assert "every head is NaN" in refusal_of(np.full((2, 3, 3, 4), np.nan))
     for what in ("gradient", "product", "brought", "change"):  # these have no such sum
-        assert maps_across(with_value(0.75), QUERIES, KEYS, what).what == what
+        assert maps_across(with_value(0.75), QUERIES, KEYS, what).quantity == what
     pruned = maps.copy()
     pruned[0, 1] = np.nan
     assert maps_across(pruned, QUERIES, KEYS).pruned(0) == [1]
+
+
+def test_old_names_of_parameters_and_fields_work_with_a_warning() -> None:
+    """Old keywords and attributes give the values of the new ones and a DeprecationWarning; new ones give none."""
+    view = MapView("product", kept_share=0.5, combination=Combination("maximum", head_selection="all"))
+    for old, new in (("what", "quantity"), ("kept", "kept_share"), ("together", "combination")):
+        choice: Any = {old: getattr(view, new)}
+        with pytest.warns(DeprecationWarning, match=rf"the parameter {old} of __init__ is now {new}"):
+            assert getattr(MapView(**choice), new) == choice[old]
+        with pytest.warns(DeprecationWarning, match=rf"MapView\.{old} is now MapView\.{new}"):
+            assert getattr(view, old) == choice[old]
+    maps, old_choice = attention(2, 3, 3, 4), {"kept": 0.5}
+    page = view_maps(maps, QUERIES, KEYS, quantity="attention", kept_share=0.5).page
+    with pytest.warns(DeprecationWarning, match="the parameter kept of view_maps is now kept_share"):
+        assert view_maps(maps, QUERIES, KEYS, **old_choice).page == page  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def handed_over(page: Page) -> list[dict]:
 def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: View) -> None:
     """Hostile tokens leave BertViz's script whole: it is handed over with every token as it was written."""
     run = run_of(HOSTILE)
-    opened(page, tmp_path, bertviz_page(MapView().of(run), kind), lambda r: r.fulfill(body=STAND_IN))
+    opened(page, tmp_path, bertviz_page(MapView().maps(run), kind), lambda r: r.fulfill(body=STAND_IN))
     (data,) = handed_over(page)
     assert data["left_text"] == data["right_text"] == ["[CLS]", *HOSTILE, "[SEP]"]
     assert np.allclose(data["attn"], run.attention, atol=5.1e-5)
@@ -60,7 +60,7 @@ def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: V
 @pytest.mark.parametrize("kind", LINE_VIEWS)
 def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_path: Path, kind: View) -> None:
     """Blocked, the page asks the CDN alone, nothing runs, and it names what is missing and the way out."""
-    opened(page, tmp_path, bertviz_page(MapView().of(run_of(HOSTILE)), kind), lambda r: r.abort())
+    opened(page, tmp_path, bertviz_page(MapView().maps(run_of(HOSTILE)), kind), lambda r: r.abort())
     expect(page.get_by_role("alert")).to_contain_text("cdnjs.cloudflare.com cannot be reached")
     expect(page.locator("body")).to_contain_text(NOTE)
     assert page.evaluate("window.ran") is None
@@ -70,7 +70,7 @@ def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_pa
 def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
     """Of three layers the last two: BertViz is told their own numbers, and their own maps."""
     run = run_of(["a", "b"], layers=3)
-    opened(page, tmp_path, bertviz_page(MapView().of(run), "head", [2, 1]), lambda r: r.fulfill(body=STAND_IN))
+    opened(page, tmp_path, bertviz_page(MapView().maps(run), "head", [2, 1]), lambda r: r.fulfill(body=STAND_IN))
     (data,) = handed_over(page)
     assert np.allclose(data["attn"], run.attention[1:], atol=5.1e-5)
     assert '"include_layers": [1, 2]' in page.evaluate("window.handed")
@@ -80,12 +80,14 @@ def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
 def test_the_estimate_is_near_the_file(kind: View) -> None:
     """What is said of the size before the page is built is within a third of what it then has."""
     run = run_of(["word"] * 62, layers=4)
-    assert len(bertviz_page(MapView().of(run), kind, [0, 2, 3])) == pytest.approx(estimate(64, 3, 3, kind)[0], rel=0.33)
+    assert len(bertviz_page(MapView().maps(run), kind, [0, 2, 3])) == pytest.approx(
+        estimate(64, 3, 3, kind)[0], rel=0.33
+    )
 
 
 def test_what_no_browser_can_draw_is_refused_before_it_is_built() -> None:
     """The sentence gives the size, and the layers that would fit; where none fits, another way."""
-    shown = MapView().of(run_of(["word"] * 254, layers=12, heads=4))
+    shown = MapView().maps(run_of(["word"] * 254, layers=12, heads=4))
     assert layers_that_fit(256, 4, 12, "model", 5) == [5, 6]
     with pytest.raises(ValueError, match=r"25 MB with 3,145,728 lines .* choose at most 2, as L0, L1"):
         bertviz_page(shown, "model")
@@ -97,17 +99,17 @@ def test_what_bertviz_cannot_draw_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     """A part of a map, no layer, a layer that is not there; and BertViz itself, if it is not there."""
     run = run_of(["a", "b"], second=1)
     for problem, call in {
-        "not one part of it": lambda: bertviz_page(MapView(part="A to B").of(run)),
-        "at least one": lambda: bertviz_page(MapView().of(run), layers=[]),
-        "layer 7 does not exist": lambda: bertviz_page(MapView().of(run), layers=[7]),
-        "has the views head, model, neuron": lambda: bertviz_page(MapView().of(run), "tree"),  # type: ignore[arg-type]
-        "needs the query and key vectors of L0 H0": lambda: bertviz_page(MapView().of(run), "neuron"),
+        "not one part of it": lambda: bertviz_page(MapView(part="A to B").maps(run)),
+        "at least one": lambda: bertviz_page(MapView().maps(run), layers=[]),
+        "layer 7 does not exist": lambda: bertviz_page(MapView().maps(run), layers=[7]),
+        "has the views head, model, neuron": lambda: bertviz_page(MapView().maps(run), "tree"),  # type: ignore[arg-type]
+        "needs the query and key vectors of L0 H0": lambda: bertviz_page(MapView().maps(run), "neuron"),
     }.items():
         with pytest.raises(ValueError, match=problem):
             call()
     monkeypatch.setitem(sys.modules, "bertviz", None)
     with pytest.raises(ModuleNotFoundError, match="pip install bertviz"):
-        bertviz_page(MapView().of(run))
+        bertviz_page(MapView().maps(run))
 
 
 def test_the_command_writes_bertvizs_pages(
@@ -146,7 +148,7 @@ def test_the_neuron_view_has_the_recorded_vectors(page: Page, tmp_path: Path, ti
     """BertViz gets the attention, queries and keys of every head, whose softmax is the attention; no text runs."""
     encoding = tiny_loaded.tokenizer.encode("the cat </script><img src=x onerror=window.ran=1> sat.", "it was red.")
     run, vectors = capture(tiny_loaded, encoding), all_head_vectors(tiny_loaded, encoding)
-    html = bertviz_page(MapView().of(run), "neuron", vectors=vectors)
+    html = bertviz_page(MapView().maps(run), "neuron", vectors=vectors)
     opened(page, tmp_path, html, lambda r: r.fulfill(body=STAND_IN))
     params = page.evaluate("window.bertviz_params")
     assert params["bidirectional"] is True
@@ -175,14 +177,14 @@ def test_what_the_neuron_view_cannot_show_is_refused(tiny_loaded: LoadedModel) -
     ]  # fmt: skip
     pruned_run = dataclasses.replace(run, attention=np.full_like(run.attention, np.nan))
     for problem, call in {
-        "head 0 does not exist in layer 0": lambda: bertviz_page(MapView().of(pruned_run), "neuron"),
+        "head 0 does not exist in layer 0": lambda: bertviz_page(MapView().maps(pruned_run), "neuron"),
         "vectors of L1 H3: give those of all heads": lambda: bertviz_page(
-            MapView().of(run), "neuron", vectors=vectors[:-1]
+            MapView().maps(run), "neuron", vectors=vectors[:-1]
         ),
-        "not those of this text": lambda: bertviz_page(MapView().of(run), "neuron", vectors=longer),
-        "has all layers: give no layers": lambda: bertviz_page(MapView().of(run), "neuron", [0], vectors),
-        "relative positions": lambda: bertviz_page(MapView().of(run), "neuron", vectors=relative),
-        "choose a shorter text": lambda: bertviz_page(MapView().of(long_run), "neuron", vectors=long_vectors),
+        "not those of this text": lambda: bertviz_page(MapView().maps(run), "neuron", vectors=longer),
+        "has all layers: give no layers": lambda: bertviz_page(MapView().maps(run), "neuron", [0], vectors),
+        "relative positions": lambda: bertviz_page(MapView().maps(run), "neuron", vectors=relative),
+        "choose a shorter text": lambda: bertviz_page(MapView().maps(long_run), "neuron", vectors=long_vectors),
     }.items():
         with pytest.raises(ValueError, match=problem):
             call()

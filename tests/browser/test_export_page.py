@@ -161,7 +161,7 @@ def test_light_and_dark(page: Page, tmp_path: Path, scheme: str, theme: Theme | 
 def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode: str) -> None:
     """Nothing runs, nothing is asked for, no element comes from a text, and every token reads as it was written."""
     run = run_of(HOSTILE, second=9)
-    view = {"matrix": MapView(mode="matrix"), "one map": MapView(together=Combination("maximum", "all"))}.get(mode)
+    view = {"matrix": MapView(mode="matrix"), "one map": MapView(combination=Combination("maximum", "all"))}.get(mode)
     made = neuron_page(run, vectors_of(run), 3) if mode == "neuron" else attention_page(run, view)
     opened_from_disk(page, tmp_path, made)
     for place, text in enumerate(HOSTILE[:-1]):
@@ -191,7 +191,7 @@ def pressed(page: Page) -> list[str]:
 def test_several_heads_as_one_map_and_apart(page: Page, tmp_path: Path) -> None:
     """The page opens with the one map under its name, shows its exact numbers, and the heads apart after a click."""
     run, together = run_of(WORDS), Combination("average")
-    opened(page, tmp_path, run, MapView(layer=1, heads=(0, 2), together=together))
+    opened(page, tmp_path, run, MapView(layer=1, heads=(0, 2), combination=together))
     assert pressed(page) == ["Curves", "average of L1 H0, H2"]
     expect(page.locator(".note")).to_contain_text("average of L1 H0, H2")
     page.locator(".column.query .token").nth(2).hover()
@@ -234,7 +234,7 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     pair = Comparison(before, dataclasses.replace(after, encoding=before.encoding), ("<b>one</b>", HOSTILE[10]))
     pair = dataclasses.replace(pair, after=dataclasses.replace(pair.after, attention=after.attention[:, ::-1]))
     opened_from_disk(page, tmp_path, change_page(pair, MapView(layer=1, mode="matrix")))
-    lines = pair.listed(pair.largest())
+    lines = pair.change_rows(pair.largest())
     table = page.locator("#changes tr")
     expect(table).to_have_count(1 + len(lines))
     assert table.first.locator("th").all_text_contents() == list(lines[0])
@@ -245,7 +245,7 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     layer, number = (int(part[1:]) for part in str(lines[0]["head"]).split())
     expect(page.locator(".layer .name")).to_have_text(f"L{layer}")
     expect(head(page, number)).to_have_attribute("aria-pressed", "true")
-    cap = common_limit(blocks(pair.shown().values, LARGE, signed=True))
+    cap = common_limit(blocks(pair.difference_maps().values, LARGE, signed=True))
     for legend in (page.locator(".legend").first, page.locator(".legend").last):
         expect(legend).to_contain_text(f"≥ {cap:.2g}")
     assert page.locator("img:not(.cell img), a, b:not(.faint b, .title b), svg, i").count() == 0
@@ -399,13 +399,15 @@ def test_every_view_can_be_shown_in_a_notebook() -> None:
     run, other = run_of(WORDS), run_of(WORDS, layers=2)
     vectors = vectors_of(run)
     together = Combination("average")
-    asked = MapView(layer=1, heads=(0, 2), together=together, words=True)
-    assert view(run, layer=1, heads=[0, 2], together=together, words=True).page == attention_page(run, asked)
+    asked = MapView(layer=1, heads=(0, 2), combination=together, words=True)
+    assert view(run, layer=1, heads=[0, 2], combination=together, words=True).page == attention_page(run, asked)
     assert view(run, vectors=vectors, query=2, theme="dark").page == neuron_page(run, vectors, 2, theme="dark")
     pair = Comparison(run, other, ("this run", "the other run"))
-    assert view(run, against=other, layer=1, mode="matrix").page == change_page(pair, MapView(layer=1, mode="matrix"))
+    assert view(run, compared_run=other, layer=1, mode="matrix").page == change_page(
+        pair, MapView(layer=1, mode="matrix")
+    )
     with pytest.raises(ValueError, match="choose one of the two"):
-        view(run, vectors=vectors, against=other)
+        view(run, vectors=vectors, compared_run=other)
     said = caption_of(["a", "blue", "star"])
     assert view_caption(said, "gradient", head=(1, 2), word=1).page == caption_page(said, "gradient", (1, 2), 1)
 
@@ -499,7 +501,7 @@ def test_what_no_page_can_be_is_refused() -> None:
     with pytest.raises(ValueError, match="needs a capture with a target"):
         view(run, "gradient")
     with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out words"):
-        view(run, against=run, words=True)
+        view(run, compared_run=run, words=True)
     with pytest.raises(ValueError, match="query 99 does not exist"):
         neuron_page(run, vectors_of(run), 99)
     with pytest.raises(ValueError, match="of another text"):

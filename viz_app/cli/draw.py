@@ -140,7 +140,7 @@ def _bertviz(
     from viz_app.export.bertviz import bertviz_page
 
     try:
-        return bertviz_page(view.of(run), kind, [view.layer] if view.heads else None, vectors).encode()
+        return bertviz_page(view.maps(run), kind, [view.layer] if view.heads else None, vectors).encode()
     except ModuleNotFoundError as error:
         raise Refused(str(error)) from error
 

@@ -106,7 +106,7 @@ def bertviz_page(
     """
     if kind not in VIEWS:
         raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
-    if maps.what != "attention":
+    if maps.quantity != "attention":
         raise Refused(f"BertViz draws attention only: {maps.unit} is no share from 0 to 1")
     if maps.queries != maps.keys:
         raise Refused("BertViz draws whole maps: choose the whole text, not one part of it")
@@ -158,7 +158,7 @@ def _layer_names(layers: Sequence[int]) -> str:
 def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
     """Raise Refused unless the vectors are those of all existing heads and determine the attention."""
     heads = {(vector.layer, vector.head) for vector in vectors}
-    missing = [f"L{layer} H{head}" for layer, head in np.argwhere(maps.there) if (layer, head) not in heads]
+    missing = [f"L{layer} H{head}" for layer, head in np.argwhere(maps.existing_heads) if (layer, head) not in heads]
     if missing:
         raise Refused(
             f"the neuron view needs the query and key vectors of {', '.join(missing[:3])}: give those of all heads"

@@ -31,5 +31,5 @@ def caption_maps(run: DecoderRun, quantity: str = "attention", *, as_one: bool =
         quantity,
         np.ones(values.shape[:2], bool),
         notes=(NOTE,),
-        together=f"average of all {layers} × {heads} heads" if as_one else "",
+        combined_name=f"average of all {layers} × {heads} heads" if as_one else "",
     )

@@ -78,7 +78,7 @@ class _MapFiles(ABC):
         return maps_picture(self.maps, self.view)
 
     def csv(self) -> bytes:
-        layer, heads = self.view.drawn
+        layer, heads = self.view.value_indices
         return tables.maps_csv(self.maps, [(layer, head) for head in heads] or None)
 
     def npz(self) -> bytes:
@@ -96,13 +96,13 @@ class AttentionFiles(_MapFiles):
     def name(self, kind: str) -> str:
         if kind in ("npz", "html"):  # hold every head, whichever are drawn
             return f"attention.{kind}"
-        if self.view.together is not None:
-            return f"attention-{self.view.together.how}.{kind}"
+        if self.view.combination is not None:
+            return f"attention-{self.view.combination.method}.{kind}"
         return f"attention-{self.view.named_heads or 'all'}.{kind}"
 
     @property
     def maps(self) -> ShownMaps:
-        return self.view.of(self.run)
+        return self.view.maps(self.run)
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
@@ -153,8 +153,8 @@ class ChangeFiles(_MapFiles):
     view: MapView
 
     def __post_init__(self) -> None:
-        self.view.check_whole("a comparison", self.comparison.what)
-        check_heads(self.comparison.there, self.view.layer, self.view.heads)
+        self.view.check_whole("a comparison", self.comparison.quantity)
+        check_heads(self.comparison.existing_heads, self.view.layer, self.view.heads)
 
     def name(self, kind: str) -> str:
         has_all_heads = kind in ("npz", "html") or not self.view.heads
@@ -162,7 +162,7 @@ class ChangeFiles(_MapFiles):
 
     @property
     def maps(self) -> ShownMaps:
-        return self.comparison.shown()
+        return self.comparison.difference_maps()
 
     def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)

@@ -112,8 +112,8 @@ def attention_page(
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
-    combined = None if view.together is None else view.of(run)
-    return _render(_run_sheet(run, replace(view, together=None), combined=combined), theme, report)
+    combined = None if view.combination is None else view.maps(run)
+    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), theme, report)
 
 
 def neuron_page(
@@ -148,19 +148,19 @@ def change_page(
     view: which heads are opened, and how. Raises Refused for a head that one of the runs does not have, for choices
     that a comparison does not support, or for an unknown theme.
     """
-    view, maps = view or MapView(), comparison.shown()
-    view.check_whole("a comparison", comparison.what)
+    view, maps = view or MapView(), comparison.difference_maps()
+    view.check_whole("a comparison", comparison.quantity)
     maps.check(view.layer, view.heads)
     largest = np.abs(maps.values).max((-1, -2))
     changes = comparison.largest()
-    lines = comparison.listed(changes)
+    lines = comparison.change_rows(changes)
     layers, heads = largest.shape
     rows = [(change.layer, change.head, list(line.values())) for change, line in zip(changes, lines, strict=True)]
     size = f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}"
     sheet = _Sheet(
         maps,
         view,
-        ". ".join([size, *comparison.said]) + ".",
+        ". ".join([size, *comparison.remarks]) + ".",
         title="What is different?",
         texts=[text for part in comparison.texts for text in _text_lines(*part)],
         reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
@@ -230,7 +230,7 @@ def caption_page(
 
 def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
     """Return the sheet of a run with the titles and orders of its heads. fields: more fields of the sheet."""
-    maps = view.of(run)
+    maps = view.maps(run)
     titles, sorts = _titles_and_sorts(run)
     summary, texts = _summary(run, maps, view), _text_lines(run.encoding)
     return _Sheet(maps, view, summary, texts=texts, titles=titles, sorts=sorts, **fields)
@@ -240,7 +240,7 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if theme not in (None, "light", "dark"):
         raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     maps, view = sheet.maps, sheet.view
-    exact, thin = maps.values.size <= MAX_EXACT_VALUES, maps.what == "gradient"
+    exact, thin = maps.values.size <= MAX_EXACT_VALUES, maps.quantity == "gradient"
     layers, heads = maps.values.shape[:2]
     counter = count(1)
 
@@ -264,7 +264,7 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     document = {
         "texts": sheet.texts,
         "says": sheet.summary,
-        "choice": choice | {"positions": sheet.positions, "kept": view.kept},
+        "choice": choice | {"positions": sheet.positions, "kept": view.kept_share},
         "mode": view.mode,
         "notes": maps.notes,
         "name": hashlib.blake2b(np.ascontiguousarray(maps.values).data, digest_size=6).hexdigest(),
@@ -283,7 +283,13 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     }
     images = thumbnails(small, LARGE, **scale)
     grid = head_grid.grid_message(
-        layers=layers, heads=heads, thumbnails=images, off=maps.off, titles=titles, existing=maps.there, **scale
+        layers=layers,
+        heads=heads,
+        thumbnails=images,
+        off=maps.off,
+        titles=titles,
+        existing=maps.existing_heads,
+        **scale,
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -344,7 +350,7 @@ def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
 def _combined_data(combined: ShownMaps) -> dict[str, Any]:
     """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
     values = combined.values[0, 0]
-    return {"name": combined.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+    return {"name": combined.combined_name, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:
@@ -375,7 +381,7 @@ def _fill_page(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: The
         "style": _file("page.css"),
         "title": html.escape(sheet.title),
         "reading": html.escape(sheet.reading),
-        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.what]),
+        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.quantity]),
         "precision": precision,
         "grid-style": head_grid.STYLE,
         "grid-markup": head_grid.MARKUP,

@@ -55,9 +55,9 @@ Edge = tuple[int, int, float]  # query, key, value
 def picture_of(run: ModelRun, view: MapView, kind: str) -> bytes:
     """Return what a view shows of a run as an image file; see `maps_picture`.
 
-    Raises Refused as `MapView.of` and `picture_bytes` do.
+    Raises Refused as `MapView.maps` and `picture_bytes` do.
     """
-    return picture_bytes(maps_picture(view.of(run), view), kind)
+    return picture_bytes(maps_picture(view.maps(run), view), kind)
 
 
 def maps_picture(maps: ShownMaps, view: MapView) -> Figure:
@@ -65,12 +65,12 @@ def maps_picture(maps: ShownMaps, view: MapView) -> Figure:
 
     Raises Refused for a head that does not exist.
     """
-    layer, heads = view.drawn
+    layer, heads = view.value_indices
     if not heads:
         return grid_picture(maps)
     if view.mode == "matrix":
         return matrix_picture(maps, layer, heads[0])
-    return curves_picture(maps, layer, heads, kept_share=view.kept)
+    return curves_picture(maps, layer, heads, kept_share=view.kept_share)
 
 
 def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
@@ -417,7 +417,7 @@ def _dash(head: int, heads: Sequence[int]) -> Any:
 
 def _head_colour(maps: ShownMaps, head: int) -> str:
     """Return the colour of a head; that of text for several heads combined into one map."""
-    return page().text if maps.together else HEAD_COLOURS[head % 12]
+    return page().text if maps.combined_name else HEAD_COLOURS[head % 12]
 
 
 def _sign_colour(value: float) -> str:

@@ -39,7 +39,7 @@ loaded = bert_core.edited(loaded, [put])
 _RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask{more})\n"
 _MAPS = """
 view = {view}
-maps = view.of(run).values  # {axes}
+maps = view.maps(run).values  # {axes}
 Path({name!r}).write_bytes(picture_of(run, view, {kind!r}))
 """
 _NEURON = """\
@@ -48,7 +48,7 @@ q, k, scores, softmax = vectors.queries, vectors.keys, vectors.scores, vectors.a
 Path({name!r}).write_bytes(picture_bytes(neuron_picture(vectors, {query}), {kind!r}))
 """
 _CHANGE = """
-shown = Comparison(before, after, {names!r}, {models!r}{what}).shown()
+shown = Comparison(before, after, {names!r}, {models!r}{what}).difference_maps()
 maps = shown.values  # after minus before (layer, head, query, key), between the tokens that both texts have
 Path({name!r}).write_bytes(picture_bytes(maps_picture(shown, {view}), {kind!r}))
 """
@@ -69,11 +69,11 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
 
     model: the argument of `bert_core.load`. Input of the user occurs only in quoted string literals.
     """
-    is_combined = view.together is not None
+    is_combined = view.combination is not None
     axes = "(1, 1, query, key)" if is_combined else "(layer, head, query, key)"
     names = "Combination, MapView" if is_combined else "MapView"
     imports = ["viz_app.export.pictures.picture_of", f"viz_app.maps.{names}"]
-    lines = _load_lines(run, model) + _capture_lines(run, "run", norms=view.what == "brought")
+    lines = _load_lines(run, model) + _capture_lines(run, "run", norms=view.quantity == "brought")
     return _script(imports, lines, _MAPS, kind, name="attention", view=view, axes=axes)
 
 
@@ -86,14 +86,14 @@ def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, 
 
 def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") -> str:
     """Return a script that draws the difference of two runs, `before` and `after`, with its numbers in `maps`."""
-    before, after, needs_norms = comparison.before, comparison.after, comparison.what == "brought"
+    before, after, needs_norms = comparison.before, comparison.after, comparison.quantity == "brought"
     imports = ["viz_app.comparison.Comparison", "viz_app.export.drawing.picture_bytes"]
     imports += ["viz_app.export.pictures.maps_picture", "viz_app.maps.MapView"]
     lines = "\n".join(
         _load_lines(run, model) + _capture_lines(run, name, norms=needs_norms)
         for run, model, name in zip((before, after), comparison.models, ("before", "after"), strict=True)
     )
-    sides = {"names": comparison.names, "models": comparison.models, "what": f", {comparison.what!r}" * needs_norms}
+    sides = {"names": comparison.names, "models": comparison.models, "what": f", {comparison.quantity!r}" * needs_norms}
     return _script(imports, lines, _CHANGE, kind, name="change", view=view, **sides)
 
 

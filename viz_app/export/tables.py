@@ -58,11 +58,11 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
     queries = [(token.position, safe_cell(token.text)) for token in maps.queries]
     keys = [(token.position, safe_cell(token.text)) for token in maps.keys]
     edits = [safe_cell("; ".join(maps.edits))] if maps.edits else []
-    names = ["heads"] if maps.together else ["layer", "head"]
+    names = ["heads"] if maps.combined_name else ["layer", "head"]
     return _csv(
-        [*names, "query_position", "query", "key_position", "key", maps.what, *["edits"] * len(edits)],
+        [*names, "query_position", "query", "key_position", "key", maps.quantity, *["edits"] * len(edits)],
         (
-            [*([maps.together] if maps.together else [layer, head]), *query, *key, value, *edits]
+            [*([maps.combined_name] if maps.combined_name else [layer, head]), *query, *key, value, *edits]
             for layer, head in selected
             for query, row in zip(queries, maps.values[layer, head], strict=True)
             for key, value in zip(keys, row, strict=True)
@@ -78,15 +78,15 @@ def maps_npz(maps: ShownMaps) -> bytes:
     describes it. `edits` describes the edits of the model, if there are any.
     """
     arrays = {
-        maps.what: maps.values[0, 0] if maps.together else maps.values,
+        maps.quantity: maps.values[0, 0] if maps.combined_name else maps.values,
         "query_positions": np.array([token.position for token in maps.queries]),
         "key_positions": np.array([token.position for token in maps.keys]),
     }
     texts = {"queries": [token.text for token in maps.queries], "keys": [token.text for token in maps.keys]}
     if maps.edits:
         texts["edits"] = list(maps.edits)
-    if maps.together:
-        return npz(arrays, **texts, heads=[maps.together])
+    if maps.combined_name:
+        return npz(arrays, **texts, heads=[maps.combined_name])
     return npz(arrays | {"off": np.array(maps.off, int).reshape(-1, 2)}, **texts)
 
 

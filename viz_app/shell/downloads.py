@@ -64,15 +64,15 @@ def attention(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: L
             return
         run, model, scope = get_run(), loaded.name, "all"
         view_label = _heads_label(view)
-        if view.together is not None:
-            view_label = view.together.how.capitalize()
-            st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
+        if view.combination is not None:
+            view_label = view.combination.method.capitalize()
+            st.caption(f"One map: {view.combination.name(view.layer, view.heads)}.")
         if view.heads:
             labels = {"view": view_label, "all": "All heads"}
             scope = select("export_which", labels, "Export", label_visibility="collapsed")()
-        exported_view = view if scope == "view" else replace(view, heads=(), together=None)
+        exported_view = view if scope == "view" else replace(view, heads=(), combination=None)
         key = (model, *_run_key(run), exported_view)
-        _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.what, key)
+        _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.quantity, key)
         _bertviz_buttons(get_run, get_vectors, view, loaded)
 
 
@@ -278,7 +278,7 @@ def _download_button(
 
 def _csv_refusal(run: ModelRun, view: MapView) -> str | None:
     """Return why the maps cannot be a CSV file, or None if they can."""
-    heads = len(view.drawn[1]) or run.head_mask.size
+    heads = len(view.value_indices[1]) or run.head_mask.size
     if heads * run.attention[0, 0].size <= tables.MAX_CSV_LINES:
         return None
     return "Too many lines for a CSV file: choose fewer heads, or NPZ."
@@ -301,11 +301,11 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
     if find_spec("bertviz") is None:
         st.caption("BertViz is not installed: `pip install bertviz`.")
         return
-    if view.what != "attention":
+    if view.quantity != "attention":
         st.caption("BertViz draws attention only, not gradients, products or lengths.")
         return
     layers, heads, tokens = get_run().attention.shape[:3]
-    whole = replace(view, part="all", together=None)
+    whole = replace(view, part="all", combination=None)
     kinds: tuple[View, ...] = ("head", "model")
     for column, kind in zip(st.columns(2, vertical_alignment="bottom"), kinds, strict=True):
         with column:
@@ -341,4 +341,4 @@ def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
 def _bertviz_page(
     get_run: GetRun, view: MapView, kind: View, layers: Sequence[int] | None, get_vectors: GetVectors = tuple
 ) -> str:
-    return bertviz_page(view.of(get_run()), kind, layers, get_vectors())
+    return bertviz_page(view.maps(get_run()), kind, layers, get_vectors())

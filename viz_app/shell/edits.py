@@ -18,7 +18,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.notation import (
     MOST_EDITS,
     PUT_WORDS,
-    Carried,
+    PatchAddress,
     cut_in_words,
     parse_cuts,
     parse_put,
@@ -76,14 +76,14 @@ def _source(loaded: LoadedModel, encoding: Encoding, original: Encoding, masked:
 
 @cached
 def _patch(
-    loaded: LoadedModel, part: Carried, source: Encoding | Noised, encoding: Encoding, off: tuple[Head, ...]
+    loaded: LoadedModel, part: PatchAddress, source: Encoding | Noised, encoding: Encoding, off: tuple[Head, ...]
 ) -> ActivationPatch:
     """Return the activation patch that an address names."""
     return make_patch(
         loaded,
         source,
         encoding,
-        part.what,
+        part.component,
         part.layer,
         position=part.position,
         head=part.head,
@@ -133,7 +133,7 @@ def add_scaled_neurons(*scaled: ScaledNeuron) -> None:
     st.session_state.scaled = tuple(edit for edit in edits.values() if edit.factor != 1)[-MOST_EDITS:]
 
 
-def keep_patch(part: Carried, source: str) -> None:
+def keep_patch(part: PatchAddress, source: str) -> None:
     """Set the activation patch of all pages; callback of a button. source: the text from which it comes."""
     st.session_state.put, st.session_state.put_from = part, source
 

@@ -56,7 +56,7 @@ def choose_view(choice: ViewChoice) -> None:
     """Set heads, tokens and share to those of the large view; its callback."""
     state = st.session_state
     set_head((choice.layer, choice.heads[0]), choice.heads[1:])
-    state.tokens, state.kept_share = (choice.side, choice.positions), choice.kept
+    state.tokens, state.kept_share = (choice.side, choice.positions), choice.kept_share
 
 
 def head_title(current: Selection, layer: int, head: int, label: str, values: np.ndarray | None, unit: str = "") -> str:

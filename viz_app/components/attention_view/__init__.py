@@ -1,6 +1,6 @@
-"""The heads of one layer: as curves from who looks to who is looked at, as a matrix, or down to their vectors.
+"""The view of the heads of one layer: as curves from queries to keys, as a matrix, or with their vectors.
 
-Here is what a browser gets and is told, in the app as in a page of its own; `view` shows it in the app.
+This package defines the message to the browser, in the app and in an exported page; `view` shows it in the app.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ COMBINED = -1  # stands for a head where several are one map
 
 @dataclass(frozen=True)
 class ViewChoice:
-    """What can be chosen in the view.
+    """The selection in the view.
 
-    heads: those drawn, the first is the one opened. side, positions: the tokens selected in one of the columns.
-    kept: the share of each row that the drawn curves hold.
+    heads: the drawn heads, the first of which is opened. side, positions: of the tokens selected in one column.
+    kept_share: share of each row that the drawn curves add up to, 0 to 1.
     """
 
     layer: int
     heads: tuple[int, ...]
     side: Side = "query"
     positions: tuple[int, ...] = ()
-    kept: float = 0.7
+    kept_share: float = 0.7
 
 
 class Vectors(NamedTuple):
-    """What the opened head makes its attention from.
+    """The vectors from which the opened head computes its attention.
 
-    queries: (query, head size). keys: (key, head size). distances: (query, key), what relative positions add to the
-    scaled products, or None. causal: whether a query sees only what stands before it.
+    queries: (query, head size). keys: (key, head size). distances: (query, key), the terms of relative positions
+    in the scaled products, or None. causal: whether a query attends only to earlier tokens.
     """
 
     queries: np.ndarray
@@ -53,7 +53,7 @@ class Vectors(NamedTuple):
 
 
 _FOLDER = Path(__file__).parent
-# What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
+# Also part of an exported page (`viz_app.export.page`).
 MARKUP = '<div class="view"></div>' + TIP
 STYLE = TIP_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
 
@@ -67,7 +67,7 @@ def fixed_header(
     signed: bool,
     unit: str,
 ) -> dict[str, Any]:
-    """What the browser is told whichever layer and heads are chosen."""
+    """Return the part of the message to the browser that does not depend on the selected layer and heads."""
     return {
         "layers": layers,
         "count": heads,

@@ -154,7 +154,7 @@ def attention_view(
         "vectors": vector_header,
         "heads": choice.heads,
         "selected": [choice.side, choice.positions],
-        "kept": min(max(choice.kept, MIN_SHARE), MAX_SHARE),
+        "kept": min(max(choice.kept_share, MIN_SHARE), MAX_SHARE),
         "stamp": stamp,
         "pruned": sorted(pruned),
         "off": sorted(off),

@@ -53,7 +53,7 @@ class SelectedMaps:
     @property
     def quantity(self) -> str:
         """The quantity of the values: "attention", "gradient", "product" or "brought"."""
-        return self.map_view.what
+        return self.map_view.quantity
 
     @property
     def is_signed(self) -> bool:
@@ -82,7 +82,7 @@ class SelectedMaps:
 
     def select(self, maps: np.ndarray) -> np.ndarray:
         """Return maps between pieces, (..., query, key), as they are selected: words, part, renormalised."""
-        return self.map_view.seen(maps, self.selection.encoding)
+        return self.map_view.transform(maps, self.selection.encoding)
 
     def thumbnails(self, size: int) -> np.ndarray:
         """Return small maps of all heads between pieces. size: maximum of rows and columns."""
@@ -95,7 +95,7 @@ class SelectedMaps:
 
         None for too many of them, and if the notes of the view depend on the heads that are drawn.
         """
-        if self.is_neuron_view or self.is_renormalised or self.map_view.together is not None:
+        if self.is_neuron_view or self.is_renormalised or self.map_view.combination is not None:
             return None
         return _all_heads(self, replace(self.map_view, mode="curves"))
 
@@ -104,7 +104,7 @@ class SelectedMaps:
 
         Writes why weights are not possible.
         """
-        combination = self.map_view.together
+        combination = self.map_view.combination
         if combination is None:
             return None
         if combination.by_importance and self.selection.target is None:
@@ -120,17 +120,17 @@ class SelectedMaps:
     def export_view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
         """Return what the large view shows, for files. as_one: whether its heads are one map."""
         existing = tuple(head for head in choice.heads if self.run.existing_heads[choice.layer, head])
-        combination = self.map_view.together if as_one and existing else None
+        combination = self.map_view.combination if as_one and existing else None
         if combination is not None and combination.weights:
             pairs = zip(choice.heads, combination.weights, strict=True)
             combination = replace(combination, weights=tuple(weight for head, weight in pairs if head in existing))
-        drawn_view = replace(self.map_view, layer=choice.layer, heads=existing, kept=choice.kept)
-        return replace(drawn_view, renormalise=self.is_renormalised, together=combination)
+        drawn_view = replace(self.map_view, layer=choice.layer, heads=existing, kept_share=choice.kept_share)
+        return replace(drawn_view, renormalise=self.is_renormalised, combination=combination)
 
     @property
     def get_run(self) -> Callable[[], ModelRun]:
         """Returns the run, with the gradients that the maps or the weights need; for a file that is made later."""
-        combination = self.map_view.together
+        combination = self.map_view.combination
         by_importance = combination is not None and combination.by_importance
         return partial(self.selection.run, gradients=by_importance or self.is_signed)
 
@@ -177,7 +177,7 @@ def largest_sink(maps: SelectedMaps) -> tuple[str, SinkContribution] | None:
 
 @cached
 def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> np.ndarray:
-    return thumbnails(pieces.seen(maps.values, maps.selection.encoding), size, signed=maps.is_signed)
+    return thumbnails(pieces.transform(maps.values, maps.selection.encoding), size, signed=maps.is_signed)
 
 
 @cached
@@ -185,7 +185,7 @@ def _all_heads(maps: SelectedMaps, map_view: MapView) -> AllMaps | None:
     existing = maps.run.existing_heads
     is_off = np.zeros_like(existing)
     is_off[tuple(np.array(maps.selection.off, int).reshape(-1, 2).T)] = True
-    values = map_view.seen(maps.values, maps.selection.encoding)
+    values = map_view.transform(maps.values, maps.selection.encoding)
     return pack_all_maps(values, existing=existing, off=is_off, signed=maps.is_signed)
 
 
@@ -193,7 +193,7 @@ def _all_heads(maps: SelectedMaps, map_view: MapView) -> AllMaps | None:
 def _combined(
     maps: SelectedMaps, combination: Combination, quantity: str, layer: int, heads: tuple[int, ...]
 ) -> Combined:
-    return combination.of(maps.get_run(), quantity, layer, heads)
+    return combination.combine(maps.get_run(), quantity, layer, heads)
 
 
 @work("{model} gives the vectors of L{layer} H{head}")
@@ -228,7 +228,7 @@ def selected_maps(selection: Selection) -> SelectedMaps:
         words=words.value and view.value not in ("heads", "neuron"),
         renormalise=rescale.value,
         mode="matrix" if view.value == "matrix" else "curves",
-        together=_selected_combination(),
+        combination=_selected_combination(),
     )
     run = selection.run(gradients=quantity not in UNSIGNED)
     return SelectedMaps(selection, run, is_neuron_view, map_view)
@@ -268,7 +268,7 @@ def reading(maps: SelectedMaps) -> str:
         sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
     elif maps.is_partial:
         sums += " over all tokens; the part that goes to left-out tokens is missing here"
-    if maps.map_view.together is not None and maps.map_view.together.how == "maximum":
+    if maps.map_view.combination is not None and maps.map_view.combination.method == "maximum":
         sums += "; a maximum over heads adds up to 1 or more"
     return start + (
         f"{sums}. **How it can mislead:** attention shows where a head looks, not which words led to the prediction; "

@@ -18,7 +18,7 @@ from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
-from viz_app.notation import Carried
+from viz_app.notation import PatchAddress
 from viz_app.pages.causes import (
     EXAMPLE,
     PARTS,
@@ -345,7 +345,7 @@ def _draw_keep_button(patching: Patching, index: tuple[int, int]) -> None:
         st.caption("Here parts of the text go into the source. To keep one in, choose *Source into text*.")
         return
     head, position = (index[1], None) if patching.is_per_head else (None, index[1])
-    patch = Carried(patching.part, index[0], head, position, noise.value if origin.value == "noise" else None)
+    patch = PatchAddress(patching.part, index[0], head, position, noise.value if origin.value == "noise" else None)
     source_text = source.value if origin.value == "text" else ""
     if (state.put, state.put_from) == (patch, source_text):
         st.caption(":material/keep: It stays in: every other page about the text shows the model's answer with it.")

@@ -84,7 +84,7 @@ class Sides:
 @cached
 def _summarize(before: Selection, after: Selection, quantity: str, size: int) -> Summary:
     """Return the summary of a comparison. size: largest number of rows and columns of a thumbnail."""
-    before_maps, after_maps = Comparison(before.run(), after.run(), what=quantity).maps()
+    before_maps, after_maps = Comparison(before.run(), after.run(), quantity=quantity).maps()
     changed = after_maps - before_maps
     reduced = blocks(changed, size, signed=True)
     limit = common_limit(reduced)
@@ -108,7 +108,7 @@ def draw(page: View) -> None:
         _draw_heads(sides, view.value)
     _draw_list(comparison, changes)
     sums = ""
-    if comparison.what == "attention":
+    if comparison.quantity == "attention":
         removed = comparison.before.edits or comparison.after.edits
         sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
     page.read(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
@@ -132,7 +132,7 @@ def _draw_list(comparison: Comparison, changes: Sequence[Change]) -> None:
         return
     heads = [HeadClick(change.layer, change.head) for change in changes]
     st.dataframe(
-        comparison.listed(changes),
+        comparison.change_rows(changes),
         hide_index=True,
         key="largest",
         on_select=partial(_select_listed, heads),
@@ -164,12 +164,12 @@ def _draw_heads(sides: Sides, drawn_view: str) -> None:
         st.rerun()
     comparison, summary = sides.comparison(), sides.summary()
     if drawn_view == "heads":
-        _draw_thumbnails(sides, comparison.there, summary)
+        _draw_thumbnails(sides, comparison.existing_heads, summary)
         _draw_export(sides, comparison, summary)
     else:
         left, right = st.columns([1, 2 if drawn_view == "curves" else 3], gap="medium")
         with left:
-            _draw_thumbnails(sides, comparison.there, summary)
+            _draw_thumbnails(sides, comparison.existing_heads, summary)
             _draw_export(sides, comparison, summary)
         with right:
             _draw_large_map(sides, comparison, summary, cast(Mode, drawn_view))
@@ -207,7 +207,7 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
 
 def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
     """Draw the difference of the selected heads of a layer."""
-    choice, existing = view_choice(summary.first), comparison.there
+    choice, existing = view_choice(summary.first), comparison.existing_heads
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
         (after - before)[0],
@@ -229,12 +229,12 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
 
 def _draw_export(sides: Sides, comparison: Comparison, summary: Summary) -> None:
     """Draw the Export control of the visible heads and of the list."""
-    choice, existing = view_choice(summary.first), comparison.there
+    choice, existing = view_choice(summary.first), comparison.existing_heads
     exported_view = MapView(
-        comparison.what,
+        comparison.quantity,
         layer=choice.layer,
         heads=() if view.value == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
         mode="matrix" if view.value == "matrix" else "curves",
-        kept=choice.kept,
+        kept_share=choice.kept_share,
     )
-    downloads.changes(sides.comparison, exported_view, comparison.listed(summary.changes))
+    downloads.changes(sides.comparison, exported_view, comparison.change_rows(summary.changes))

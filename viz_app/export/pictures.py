@@ -48,7 +48,7 @@ MAX_KEYS = 40  # of the neuron view
 VECTOR_CELLS = 96 * 96  # a matrix with more cells is drawn as pixels
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
 # The neuron view, in inches: the height of a row, the width of a vector and of a number, and the gap between vectors.
-ROW_HEIGHT, STRIP, NUMBER, GAP = 0.22, 2.6, 0.62, 0.14
+ROW_HEIGHT, STRIP, NUMBER, COLUMN_GAP = 0.22, 2.6, 0.62, 0.14
 Edge = tuple[int, int, float]  # query, key, value
 
 
@@ -186,12 +186,12 @@ def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     products, colours, encoding = vectors.products(query), page(), vectors.encoding
     scores, shares = vectors.scores[query], vectors.attention[query]
     keys = np.sort(np.argsort(-shares, kind="stable")[:MAX_KEYS])
-    size, product_left = products.shape[1], STRIP + GAP
+    size, product_left = products.shape[1], STRIP + COLUMN_GAP
     distances = None if vectors.distances is None else vectors.distances[query]
     numbers = [scores] if distances is None else [scores - distances, distances, scores]
     headings = [f"q·k/√{size}"] if distances is None else [f"q·k/√{size}", "distance", "score"]
-    number_ends = [2 * (STRIP + GAP) + NUMBER * (place + 1) - 0.06 for place in range(len(numbers))]
-    bars_left = 2 * (STRIP + GAP) + NUMBER * len(numbers) + GAP
+    number_ends = [2 * (STRIP + COLUMN_GAP) + NUMBER * (place + 1) - 0.06 for place in range(len(numbers))]
+    bars_left = 2 * (STRIP + COLUMN_GAP) + NUMBER * len(numbers) + COLUMN_GAP
     width, height = bars_left + 1.3, ROW_HEIGHT * len(keys)
     figure, axes = empty_figure(width, height)
     axes.set_position((0, 0, 1, 1))

@@ -29,7 +29,7 @@ def test_the_examples_of_a_guide_run_as_they_stand(name: str, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in EXAMPLES[name]:
-        exec(compile(block, name, "exec"), names)
+        exec(compile(block, name, "exec", dont_inherit=True), names)
 
 
 def test_every_guide_with_examples_is_run() -> None:

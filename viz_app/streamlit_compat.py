@@ -56,8 +56,8 @@ TEST_IDS = {
     "stAlertContainer", "stApp", "stBaseButton-primary", "stButtonGroup", "stCaptionContainer", "stCode", "stColumn",
     "stExpandSidebarButton", "stExpander", "stHeader", "stHeading", "stHorizontalBlock", "stLayoutWrapper", "stMain",
     "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel", "stMetricValue",
-    "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSidebar", "stSidebarCollapseButton",
-    "stSidebarNavItems", "stSidebarNavLink", "stVerticalBlock",
+    "stNumberInputClearButton", "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSidebar",
+    "stSidebarCollapseButton", "stSidebarNavItems", "stSidebarNavLink", "stVerticalBlock",
 }  # fmt: skip
 # Attributes of the page that say whether it is connected (CONNECTED), whether a script runs (notRunning), and whether
 # the side bar is closed.

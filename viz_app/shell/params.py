@@ -102,7 +102,7 @@ class Param(Generic[Value]):
         state[self.name] = value
         label = self.label if label is None else label
         if self.widget == "number_input":
-            arguments |= {"value": None, "required": True}  # an emptied field keeps its number
+            arguments |= {"value": None}  # an emptied field is None, and `receive` restores its number
         help_text = arguments.pop("help", self.help)
         if help_text is None:
             format_func, is_row = arguments.get("format_func", str), self.widget == "segmented_control"

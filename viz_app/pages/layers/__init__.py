@@ -58,8 +58,8 @@ projection = select(
 )
 # Depth and position, and the two controls that set them; None: the last depth, at the target or the first mask.
 cell: Param[tuple[int, int] | None] = Param("cell", None, parse_head, write_pair, step=True)
-cell_depth: Param[int] = Param("cell_depth", 0, widget="selectbox", label="Depth", arguments={"width": 160})
-cell_position: Param[int] = Param("cell_position", 0, widget="selectbox", label="Token", arguments={"width": 160})
+cell_depth: Param[int] = Param("cell_depth", 0, widget="selectbox", label="Depth")
+cell_position: Param[int] = Param("cell_position", 0, widget="selectbox", label="Token")
 depth: Param[int | None] = Param("depth", None, parse_int)  # None: the last
 depth_slider: Param[int] = Param("depth_slider", 0, widget="select_slider", label="Through the layers")
 query_position: Param[int | None] = Param(

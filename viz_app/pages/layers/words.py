@@ -41,7 +41,7 @@ def draw(page: View) -> None:
     with page.controls():
         select_lens(selection)
         rank_by()
-        depth, position = _select_cell(selection)
+    depth, position = selected_cell(selection)
     run = lens_run(selection, position)
     is_wide = len(run.top) > MAX_NARROW_DEPTHS
     write_line(describe_settling(selection, run, position))
@@ -50,23 +50,24 @@ def draw(page: View) -> None:
     with grid:
         _draw_grid(selection, run, depth, position)
     with distribution:
+        _draw_cell_controls(selection, depth, position)
         _draw_distribution(selection, run, depth, position)
     lens_button("words", selection, run)
 
 
-def _select_cell(selection: Selection) -> tuple[int, int]:
-    """Draw the controls of the cell and return its depth and position."""
-    depth, position = selected_cell(selection)
+def _draw_cell_controls(selection: Selection, depth: int, position: int) -> None:
+    """Draw the controls of the cell next to its distribution; a click on the grid selects a cell, too."""
     labels, names = selection.encoding.labels, depth_names(selection.loaded.config.num_hidden_layers + 1)
     cell_depth.set(depth)
     cell_position.set(position)
-    cell_depth(options=range(len(names)), format_func=names.__getitem__, on_change=_take_controls)
+    left, right = st.columns(2)
+    cell_depth(left, options=range(len(names)), format_func=names.__getitem__, on_change=_take_controls)
     cell_position(
+        right,
         options=range(len(labels)),
         format_func=lambda position: f"{labels[position]} ({position})",
         on_change=_take_controls,
     )
-    return depth, position
 
 
 def _take_controls() -> None:

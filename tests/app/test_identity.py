@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+import bert_core
 from bert_core.editing import edited
 from bert_core.edits import ScaledNeuron
 from bert_core.loading import LoadedModel
@@ -49,6 +51,16 @@ def test_containers_are_identified_by_their_elements() -> None:
     upload = Upload("a.csv", b"1,2")
     assert identity_of(upload) == identity_of(Upload("b.CSV", b"1,2")) != identity_of(Upload("a.csv", b"1,3"))
     assert identity_of(upload) != identity_of(Upload("a.txt", b"1,2"))  # read in another way
+
+
+def test_a_key_keeps_no_arrays_in_memory(tiny_loaded: LoadedModel) -> None:
+    """The key of a run is a number of its own, although a run can be hashed."""
+    run = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"))
+    key, reference = identity_of(run), weakref.ref(run)
+    assert key == identity_of(run) and isinstance(hash(run), int)
+    del run
+    gc.collect()
+    assert reference() is None and key is not None
 
 
 def test_records_with_arrays_are_identified_as_objects() -> None:

@@ -85,20 +85,22 @@ class TextRoles:
 
 
 @work("All heads are compared with each other")
-def _distances(attention: np.ndarray, report: Progress = ignore_progress) -> np.ndarray:
-    return head_distances(attention, report=report)
+def _distances(run: ModelRun, report: Progress = ignore_progress) -> np.ndarray:
+    return head_distances(renormalised_attention(run), report=report)
 
 
-_head_figures = cached(head_figures)
+@cached
+def _head_figures(run: ModelRun) -> Mapping[str, np.ndarray]:
+    return head_figures(renormalised_attention(run), run.encoding)
+
+
 _scale = cached(classical_scaling)
 
 
 def text_roles(selection: Selection) -> TextRoles:
     """Return the roles of all heads on the shared text."""
     run = selection.run(gradients=selection.target is not None, all_heads_on=True)
-    attention = renormalised_attention(run)
-    distances = wait_for(_distances(attention))
-    figures = _head_figures(attention, selection.encoding)
+    distances, figures = wait_for(_distances(run)), _head_figures(run)
     points = _scale(distances).reshape(*run.head_mask.shape, 2)
     return TextRoles(run, figures, roles_of_heads(figures), distances, points)
 

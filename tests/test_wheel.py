@@ -58,7 +58,7 @@ with record([2]) as recording:
 display: AttentionDisplay = view(run, "product", layer=2, heads=(head,), theme="dark")
 view_maps(run.attention, encoding.tokens, encoding.tokens, layer=2)
 view_maps(tuple(recording.attention.values()), encoding.tokens, encoding.tokens)
-picture: bytes = picture_of(run, MapView(layer=2, heads=(1, 5), together=Combination("average")), "svg")
+picture: bytes = picture_of(run, MapView(layer=2, heads=(1, 5), combination=Combination("average")), "svg")
 try:
     view(run, layer=9)
 except Refused as error:

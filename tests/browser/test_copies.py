@@ -27,7 +27,7 @@ from tests.browser.reader import settled
 LEAVING = """
 from streamlit.starlette import App
 from viz_app import access, server
-app = App({script!r}, middleware=access.middleware(), lifespan=server.lifespan)
+app = App({script!r}, middleware=access.build_middleware(), lifespan=server.lifespan)
 """
 
 

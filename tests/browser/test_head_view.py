@@ -211,7 +211,7 @@ def test_the_view_by_keyboard(page: Page, address: str) -> None:
     until(page, "side='key', positions=(11,)")
     page.get_by_role("slider").focus()
     page.keyboard.press("ArrowRight")
-    until(page, "kept=0.75")
+    until(page, "kept_share=0.75")
     assert page.locator('.view [tabindex="0"]:visible').count() == 3
 
 
@@ -247,7 +247,7 @@ def test_every_row_has_its_strongest_line(page: Page, address: str) -> None:
     }"""
     assert page.locator(".columns canvas").evaluate(inked) == [True] * 6
     page.get_by_role("slider").press("Home")
-    until(page, "kept=0.05")
+    until(page, "kept_share=0.05")
     expect(page.locator(".note")).to_contain_text("11 of 36 edges")
     assert page.locator(".columns canvas").evaluate(inked) == [True] * 6
     query(page, 1).hover()

@@ -39,31 +39,31 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
     """
     state = st.session_state
     state[ALL_PARAMS] = table
-    is_new = "text" not in state
+    # After a restart of the server, an open page reports its text, which may be too long for an address, to a session
+    # that has not drawn the field yet. Another text than before was typed while the first run of the session drew.
+    reported_texts = {
+        name: text for name, param in table.items() if param.free and (text := reported_text(name)) is not None
+    }
+    is_new = "text" not in state or any(state.get(name, text) != text for name, text in reported_texts.items())
     if not is_new and not is_history_navigation():
         return []
     notices: list[str] = []
     address = current_names(st.query_params.to_dict(), table)
     state[HEAD_CHOSEN] = "head" in address
     # An address without a text is that of a new visitor, or of a text that is too long for it, which is kept.
-    # After a restart of the server, an open page reports its text, which may be too long for an address.
-    reported_texts = {name: reported_text(name) for name, param in table.items() if param.free} if is_new else {}
+    has_text = "text" in address or "text" in reported_texts
     unnamed = {name for name, param in table.items() if param.text_name and param.text_name not in address}
     for name, param in table.items():
         if name in unnamed and not is_new and name not in address:
             continue
-        value = param.first(with_text="text" in address)
+        value = param.first(with_text=has_text)
         if name in address:
             try:
                 value = param.parse(address[name])
             except Refused as error:
                 notices.append(f"The link says {name}={address[name][:60]!r}, which is not possible: {error}.")
-        if (text := reported_texts.get(name)) is not None:
-            value = text
-        state[name] = value
-    state[TEXT_UNNAMED] = (
-        "text" not in address and reported_texts.get("text") is None and (is_new or state.get(TEXT_UNNAMED, False))
-    )
+        state[name] = reported_texts.get(name, value)
+    state[TEXT_UNNAMED] = not has_text and (is_new or state.get(TEXT_UNNAMED, False))
     return notices
 
 

@@ -476,7 +476,7 @@ def behind_one_door(servers: Sequence[Server]) -> Iterator[str]:
 
 
 def with_copies(crowd: Crowd, copies: int, kill: float | None) -> tuple[str, Seen]:
-    """What one crowd saw behind one door, of which one copy was killed meanwhile; also in a few sentences."""
+    """What one crowd saw behind one load balancer, of which one copy was killed meanwhile; also in a few sentences."""
     questions_by_visitor = questions(crowd, 5)
     right = expected(questions_by_visitor)
     servers = [Server(["--shared"]) for _ in range(copies)]

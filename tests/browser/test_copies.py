@@ -1,4 +1,4 @@
-"""Several copies behind one door: a proxy keeps a visitor with a copy, and nobody else notices when one is gone."""
+"""Several copies behind one load balancer: a proxy keeps a visitor with a copy, and others notice no loss of one."""
 
 from __future__ import annotations
 

@@ -134,6 +134,20 @@ def test_a_token_is_shown_beside_any_token() -> None:
     assert f"“{found.tokens[0].piece}”".replace(".", "\\.") in words(app) or found.tokens[0].piece in words(app)
 
 
+def test_a_token_is_searched_for_from_its_profile() -> None:
+    """The button opens the search of the page Layers at the token in its first sentence."""
+    example = read_profiles(BUNDLED).find_token("like").tenths[0][0]
+    app = start(profile_of="token", piece="like", tenth="1")
+    (button,) = (button for button in app.button if button.label.startswith("Where else is a token like"))
+    button.click().run()
+    state = settled(app).session_state
+    assert not app.exception and state["text"] == example.text
+    assert (state["layers_view"], state["alike"]) == ("elsewhere", "state")
+    position = state["query_position"]
+    offsets = bert_core.load("headlight-mini").tokenizer.encode(example.text).offsets
+    assert example.text[slice(*offsets[position])] == example.text[slice(*example.at)]
+
+
 def test_a_neuron_is_shown_beside_any_token() -> None:
     """What it fires at most; the list begins with those that are farthest above chance; words and sentences."""
     found = read_profiles(BUNDLED)

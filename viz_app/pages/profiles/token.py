@@ -85,6 +85,7 @@ def draw_link(profile: TokenProfile, model: LoadedModel) -> None:
         state, example = st.session_state, examples[0]
         open_example_text(Example(example.text))
         offsets = model.tokenizer.encode(example.text).offsets
-        state.through, state.alike = "elsewhere", "state"
-        state.sought = offsets.index(example.at) if example.at in offsets else None  # None if the text is truncated
+        state.layers_view, state.alike = "elsewhere", "state"
+        # None if the text is truncated before the token.
+        state.query_position = offsets.index(example.at) if example.at in offsets else None
         frame.go_to("layers")

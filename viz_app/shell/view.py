@@ -173,12 +173,14 @@ def chart(
     grows: bool = True,
     min_share: float = 0.5,
     min_width: int = 0,
+    toolbar: bool = True,
     **arguments: Any,
 ) -> None:
     """Draw a figure with its own height, or in lecture mode with its share of the height of the window.
 
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
-    min_width: pixels; in a narrower window it scrolls horizontally. arguments: of `st.plotly_chart`.
+    min_width: pixels; in a narrower window it scrolls horizontally. toolbar: whether Plotly's buttons are shown.
+    arguments: of `st.plotly_chart`.
     """
     if min_width:
         st.html(
@@ -189,4 +191,5 @@ def chart(
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
         figure.update_layout(height=round(min_share * figure.layout.height))
-    st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, **arguments)
+    config = None if toolbar else {"displayModeBar": False}
+    st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=config, **arguments)

@@ -164,21 +164,18 @@ def _results_of_models(key: tuple[Hashable, ...], _compute: Callable[[], Any]) -
 
 def cached(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a function with a small result, which is kept for all visitors by the identities of the arguments."""
-
-    @wraps(function)
-    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        result: Result = _results(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
-        return result
-
-    return call
+    return _cached_in(_results, function)
 
 
 def cached_per_model(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a function as `cached` does, in a cache of its own, which results for many texts do not empty."""
+    return _cached_in(_results_of_models, function)
 
+
+def _cached_in(results: Callable[..., Any], function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        result: Result = _results_of_models(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
+        result: Result = results(_key_of_call(function, args, kwargs), lambda: function(*args, **kwargs))
         return result
 
     return call

@@ -54,7 +54,7 @@ from viz_app.shell.work import confirm, wait_for
 
 STRONGEST_NEURONS = 12
 UNMATCHED_WORDS = 8  # listed of each text
-STATIC: Mapping[str, Any] = {"grows": False, "config": {"displayModeBar": False}}
+STATIC: Mapping[str, Any] = {"grows": False, "toolbar": False}
 READING = (
     "**How to read this:** 0 changes nothing, 1 gives the answer of the {giver}: each cell is a run of its own with "
     "one part of the {giver}'s reading put in. Orange goes towards that answer, blue away from it. Click a cell to "

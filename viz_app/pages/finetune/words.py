@@ -16,7 +16,7 @@ from viz_app.shell.view import chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 MIN_COLOUR_RANGE = 0.05  # nats
-CHART: dict[str, Any] = {"grows": False, "config": {"displayModeBar": False}}  # arguments of `chart`
+CHART: dict[str, Any] = {"grows": False, "toolbar": False}  # arguments of `chart`
 READING = (
     "**How to read this:** in each cell the word that the word head reads first; the colour says how far its reading "
     "at this step is from that at the start (Jensen-Shannon divergence, 0.69 nats at most), and hover both words. The "

@@ -42,7 +42,7 @@ def draw_lines(
 ) -> None:
     """Draw a line for each series, (depth,) each, under its name. depths: their names. ranks: as in `layer_lines`."""
     figure = layer_lines(series, depths, title=title, ranks=ranks)
-    chart(figure, key=key, config={"displayModeBar": False}, alt=f"{title} through the layers")
+    chart(figure, key=key, toolbar=False, alt=f"{title} through the layers")
 
 
 def numbers_button(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:

@@ -50,7 +50,7 @@ def draw(page: View) -> None:
     alt = f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}"
     with page.figure():
         figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
-        chart(figure, key="plane", config={"displayModeBar": False}, alt=alt)
+        chart(figure, key="plane", toolbar=False, alt=alt)
     if by_axes:
         variance = _principal_plane(selection).explained_variance[depth]
         write_note(f"These two axes hold {variance:.0%} of the variance at this depth.")

@@ -93,7 +93,7 @@ def _draw_matrix(row: DeltaGenerator, similarities: Similarities, depth: int) ->
     alt = f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similarities.cosines))[depth]}"
     with row.container(width=width, height="stretch"):
         figure = similarity_matrix(similarities.cosines[depth], labels)
-        chart(figure, key="similar", config={"displayModeBar": False}, alt=alt)
+        chart(figure, key="similar", toolbar=False, alt=alt)
 
 
 def _draw_pairs(similarities: Similarities) -> None:

@@ -34,7 +34,7 @@ from viz_app.shell.work import confirm, finished_result, wait_for
 
 SUPPRESSED_NEURONS = 5  # switched off together
 SCORED_NEURONS = 10  # shown with their scores
-STATIC: Mapping[str, Any] = {"grows": False, "config": {"displayModeBar": False}}
+STATIC: Mapping[str, Any] = {"grows": False, "toolbar": False}
 READING = (
     "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
     "orange fires, blue is below its rest, and colours are compared within a layer. Click a cell for the ten "

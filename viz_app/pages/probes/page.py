@@ -107,7 +107,7 @@ def _draw_accuracies(probes: Sequence[ProbeDepth]) -> None:
         lines["label erased"] = means["erased"]
     depths = [short_names(probes[-1].depth + 1)[probe.depth] for probe in probes]
     left, right = st.columns([1.5, 1], gap="medium") if has_loss else (st.container(), None)
-    look: dict[str, Any] = {"min_share": 0.6, "config": {"displayModeBar": False}}
+    look: dict[str, Any] = {"min_share": 0.6, "toolbar": False}
     with left:
         write_line("**Words whose label is said**, of held-out sentences")
         low, high = (np.array([probe.figures["accuracy"][edge] for probe in probes]) for edge in (1, 2))
@@ -190,6 +190,6 @@ def _draw_gap(selection: Selection, prediction: ErasedPrediction) -> None:
         erased_bars([selection.word(piece) for piece in pieces], bars),
         key=f"erased_{prediction.position}",
         grows=False,
-        config={"displayModeBar": False},
+        toolbar=False,
         alt=f"Words for position {prediction.position}: {', '.join(bars)}",
     )

@@ -114,7 +114,7 @@ def draw(page: View) -> None:
         chart(
             role_map(roles.points, roles.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
             key="role_map",
-            config={"displayModeBar": False},
+            toolbar=False,
             selection_mode="points",
             on_select=_choose_point,
             alt="Every head as a point, near to the heads that attend alike",
@@ -151,7 +151,7 @@ def _draw_card(selection: Selection, roles: TextRoles) -> None:
         role_bars(scores, labels, list(THRESHOLDS.values())),
         key="role_bars",
         min_share=0.65,
-        config={"displayModeBar": False},
+        toolbar=False,
         alt=f"How far L{layer} H{head} fills each role",
     )
     figures = {name: roles.figures[name][place] for name in ("confidence", "entropy", "distance")}

@@ -53,7 +53,7 @@ def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
             st.warning(with_help(warning), icon=":material/call_split:")
         figure = pair_bars(*_labels(columns, score), columns.first, columns.second, columns.equal)
         width, alt = 56 * len(columns.columns), "How unlikely every token of both sentences is"
-        chart(figure, key="pair_bars", min_width=width, config={"displayModeBar": False}, alt=alt)
+        chart(figure, key="pair_bars", min_width=width, toolbar=False, alt=alt)
     with st.container(key=results.key("figures")):
         formats = dict.fromkeys(FIGURES[1:], st.column_config.NumberColumn(format="%.3f"))
         st.dataframe(_score_rows(scores), hide_index=True, width="stretch", column_config=formats)

@@ -187,7 +187,7 @@ def _draw_table(scores: MethodScores, trust: Trust | None, pending: list[str]) -
         min_width=220 + 30 * len(labels),
         on_select=partial(select_method, names, "methods"),
         selection_mode="points",
-        config={"displayModeBar": False},
+        toolbar=False,
     )
     return selected
 

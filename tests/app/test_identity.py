@@ -63,6 +63,11 @@ def test_a_key_keeps_no_arrays_in_memory(tiny_loaded: LoadedModel) -> None:
     assert reference() is None and key is not None
 
 
+def test_a_class_is_identified_as_itself() -> None:
+    """A class of records with arrays has no arrays of its own."""
+    assert identity_of(Record) == identity_of(Record) != identity_of(Upload)
+
+
 def test_records_with_arrays_are_identified_as_objects() -> None:
     """A record has one key for its lifetime, and no later record has the same."""
     record = Record(np.ones(3))

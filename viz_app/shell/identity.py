@@ -33,7 +33,8 @@ def identity_of(value: Any) -> Hashable:
         return tuple((identity_of(key), identity_of(item)) for key, item in value.items())
     if (identity := getattr(value, "identity", None)) is not None:
         return identity_of(identity)
-    if is_dataclass(value) and any(isinstance(getattr(value, field.name), np.ndarray) for field in fields(value)):
+    is_record = is_dataclass(value) and not isinstance(value, type)
+    if is_record and any(isinstance(getattr(value, field.name), np.ndarray) for field in fields(value)):
         return _token_of(value)  # a key must not keep the arrays in memory
     try:
         hash(value)

@@ -9,6 +9,8 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from viz_app.shell.downloads import OPEN_KEY
+
 ENTRY = str(Path(__file__).parents[1] / "streamlit_app.py")
 
 
@@ -56,3 +58,11 @@ def said(element: object) -> str:
 def key_of(app: AppTest, choice: str) -> str:
     """The key of the control that shows a choice now."""
     return choice
+
+
+def exported_files(app: AppTest) -> list[str]:
+    """Labels of the files that the page offers in Export, without those of its figures."""
+    app.session_state[OPEN_KEY] = True
+    labels = [button.label for button in settled(app.run()).get("download_button")]
+    assert not app.exception
+    return [label for label in labels if label != "CSV"]

@@ -12,6 +12,7 @@ from bert_core import Target, best_spans, capture, checkpoint, load
 from bert_core.analysis.spans import span_at
 from bert_core.run.inputs import head_mask_without
 from tests.app.test_pages import PAGES, at, key_of, settled, start, target_of, words
+from tests.visit import exported_files
 from viz_app.figures.style import two_digits
 from viz_app.shell.markdown import escape_markdown
 
@@ -60,8 +61,7 @@ def test_predict_shows_the_answer_in_its_context(tiny_reader_folder: Path, monke
     table = app.dataframe[0].value
     assert sorted(table["answer"]) == sorted([*texts[:-1], "no answer"])
     assert next(iter(table["probability"])) == pytest.approx(shares[texts.index(said)], rel=1e-4)
-    labels = [button.label for button in app.get("download_button")]
-    assert labels[:2] == ["Answers (CSV)", "Tokens (CSV)"]
+    assert exported_files(app) == ["Answers (CSV)", "Tokens (CSV)"]
 
 
 def test_answers_are_targets_and_stay_in_the_link(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from bert_core import ChoicePrediction, Target, capture, checkpoint, choose, loa
 from bert_core.run.inputs import head_mask_without
 from bert_core.run.multiple_choice import score_choices
 from tests.app.test_pages import PAGES, at, settled, start, target_of, words
+from tests.visit import exported_files
 from viz_app.figures.style import two_digits
 from viz_app.pages.predict.multiple_choice import MAX_CHOICE_CHARACTERS
 from viz_app.shell.markdown import escape_markdown
@@ -61,7 +62,7 @@ def test_predict_shows_which_choice_is_taken(
     assert [one.value for one in app.markdown if one.value.startswith("#### “")] == [said(found)]
     (pills,) = [one for one in app.button_group if one.label == "Ask why"]
     assert pills.options == [escape_markdown(" ".join(found.choices[number].split())) for number in found.order]
-    assert "CSV" in [button.label for button in app.get("download_button")]
+    assert exported_files(app) == ["Choices (CSV)"]
 
 
 def test_a_choice_becomes_the_second_text_and_is_asked_about(

@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import at, key_of, settled, visited, words
+from tests.visit import at, exported_files, key_of, settled, visited, words
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.figures.style import Look, use_look
@@ -82,7 +82,7 @@ def test_every_way_to_look_says_how_to_read_it(layers_view: str) -> None:
         app = start(text="She opened the door.", layers_view=layers_view, **more)
         assert not app.exception and not app.error
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
-        assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+        assert exported_files(app) == ["Numbers (CSV)"]
 
 
 def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
@@ -109,7 +109,7 @@ def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monke
     assert table["match"][0] == "cat" and table["cosine"][0] > 0.999 and table["where"][0] == "corpus.txt:1"
     assert "The old" in table["before"][0] and list(table["cosine"]) == sorted(table["cosine"], reverse=True)
     assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
-    assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+    assert exported_files(app) == ["Numbers (CSV)"]
     # The nearest to an added token are added too: they have no word, so there is nothing to count.
     monkeypatch.setattr(matches, "TOP", 3)
     app = start(text="The old cat sat.", layers_view="elsewhere", query_position="0")
@@ -172,7 +172,7 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     app = start(text="She opened the door and walked in.", layers_view="states", projection="neighbours")
     assert not app.exception and not app.error and not app.info
     assert "UMAP by cosine distance, with at most 15 neighbours" in words(app)
-    assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+    assert exported_files(app) == ["Numbers (CSV)"]
     app = start(text="A", layers_view="states", projection="neighbours")
     assert not app.exception and "needs at least four" in app.info[0].value
     monkeypatch.setattr(states, "find_spec", lambda name: None)

@@ -14,7 +14,7 @@ from bert_core.refused import Refused
 from bert_core.studies.index_cost import IndexCost, bytes_per_token
 from bert_core.studies.settings import IndexSettings
 from bert_core.studies.treebank import read_treebank
-from tests.visit import at, settled, visited, words
+from tests.visit import at, exported_files, settled, visited, words
 from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
 from viz_app.shell import own_corpus
 from viz_app.shell.controls import Upload
@@ -201,6 +201,7 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
     app = asked("head", head="3.8")
     (found,) = head_profiles(own.index, [(3, 8)]).heads
     assert in_words(found) in words(app) and f"Corpus: trees.conllu, {found.tokens:,} tokens." in words(app)
+    exported_files(app)
     (file,) = (one for one in app.get("download_button") if "JSON" in one.proto.label)
     assert file.proto.label == f"All {len(own.index.all_heads)} (JSON)"
     app = asked("token", piece="the")

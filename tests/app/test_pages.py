@@ -587,8 +587,8 @@ def test_roles_of_a_model_that_has_lost_heads(
 
 @pytest.mark.parametrize(("page", "address", "labels"), [
     ("attention", {"head": "2.5", "also": "1"}, ["PNG", "SVG", "PDF", "CSV", "NPZ", "Python", "HTML"]),
-    ("predict", {"masked": "3"}, ["CSV"]),
-    ("heads", {}, ["CSV"]),
+    ("predict", {"masked": "3"}, ["Predictions (CSV)", "CSV"]),
+    ("heads", {}, ["Heads (CSV)"]),
 ])  # fmt: skip
 def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, str], labels: list[str]) -> None:
     """Each page with numbers offers them as files; on Attention for the chosen heads, and as BertViz's views too."""

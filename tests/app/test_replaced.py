@@ -137,7 +137,7 @@ def test_heads_and_causes_show_it_before_and_now(folder: Path) -> None:
 def test_the_csv_has_every_token(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line for each token in full precision, also for those that the model added."""
     kept: list[dict[str, object]] = []
-    monkeypatch.setattr(downloads, "csv_button", lambda name, **columns: kept.append(columns))
+    monkeypatch.setattr(downloads, "add_table", lambda name, label, **columns: kept.append(columns))
     encoding, shares = loaded.tokenizer.encode(TEXT), shares_of(loaded)
     downloads.replaced(encoding, shares)
     rows = list(csv.DictReader(io.StringIO(tables.labelled_csv(kept[0]).decode())))  # type: ignore[arg-type]

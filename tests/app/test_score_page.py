@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import key_of, said, settled, visited, words
+from tests.visit import exported_files, key_of, said, settled, visited, words
 from viz_app.figures.scores import pair_bars
 from viz_app.figures.style import Look, use_look
 from viz_app.pages.score import EXAMPLE
@@ -167,7 +167,8 @@ def test_the_last_table_stays_in_sight_until_the_next_is_scored() -> None:
     before = app.dataframe[0].value
     assert not is_faded(app)
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("A dog sat. | A dog sit.\nIt is. | It are.").run()
-    assert app.dataframe[0].value.equals(before) and is_faded(app) and app.get("download_button")[0].proto.disabled
+    assert app.dataframe[0].value.equals(before) and is_faded(app)
+    assert exported_files(app) == ["All pairs (CSV)"] and app.get("download_button")[0].proto.disabled
     done(next(b for b in app.button if b.label.startswith("Score 2 pairs")).click().run())
     assert not app.exception and list(app.dataframe[0].value["row"]) == [1, 2] and not is_faded(app)
     app.segmented_control(key=key_of(app, "variant")).set_value("within word").run()

@@ -138,7 +138,7 @@ def test_the_file_has_every_word_and_tag(
 ) -> None:
     """A row a word, with the probability of each tag; a name that a spreadsheet would run is no formula."""
     made: dict[str, Any] = {}
-    monkeypatch.setattr(downloads, "csv_button", lambda name, *_, **columns: made.setdefault(name, columns))
+    monkeypatch.setattr(downloads, "add_table", lambda name, label, **columns: made.setdefault(name, columns))
     opened(folder)
     rows = list(csv.DictReader(io.StringIO(labelled_csv(made["tags.csv"]).decode("utf-8-sig"))))
     loaded = load(str(folder))

@@ -22,25 +22,27 @@ from bert_core.records import ChoicePrediction, HeadVectors, ModelRun, Span, Spa
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
+from viz_app.components.figure_files import figure_files
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import (
     NOTE,
     RELATIVE_POSITIONS,
-    View,
     bertviz_page,
     check_neuron_view_size,
     estimate,
     layers_that_fit,
 )
+from viz_app.export.bertviz import View as BertVizView
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MAX_EXACT_VALUES
-from viz_app.figures.style import Look, use_look
+from viz_app.figures.columns import figure_columns
+from viz_app.figures.style import Look, one_line, use_look
 from viz_app.maps import MapView
 from viz_app.shell.language import translate
-from viz_app.shell.markdown import error_sentence
+from viz_app.shell.markdown import error_sentence, escape_markdown
 from viz_app.shell.params import Param, select
+from viz_app.shell.view import ExportFigure, View, add_file
 from viz_app.shell.work import Work, is_confirmed, poll, wait_for
-from viz_app.streamlit_compat import PopoverContainer
 
 OPEN_KEY = "export_open"  # session key: whether the control is open
 POPOVER_HEIGHT = 430  # pixels
@@ -49,85 +51,67 @@ PACKING_MEMORY_FACTOR = 5  # memory to pack all maps, over their size: 3.5 of at
 LARGE_PAGE_MEGABYTES = 5  # the size of larger pages is stated before they are made
 MIME = {
     **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv"},
-    **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html"},
+    **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html", "json": "application/json"},
 }
 # Functions that return a run, and the query and key vectors of all heads.
 GetRun = Callable[[], ModelRun]
 GetVectors = Callable[[], Sequence[HeadVectors]]
+OUT_OF_DATE = "These numbers belong to an earlier selection: compute them again first."
+MAX_ALT_CHARACTERS = 90
+MAX_TABLE_HEIGHT = 220  # pixels
 TOO_MANY_LINES = "More than a browser can draw: choose fewer layers, or a shorter text."
 
 
 def attention(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: LoadedModel) -> None:
-    """Draw the Export control of the page Attention."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        run, model, scope = get_run(), loaded.name, "all"
-        view_label = _heads_label(view)
-        if view.combination is not None:
-            view_label = view.combination.method.capitalize()
-            st.caption(f"One map: {view.combination.name(view.layer, view.heads)}.")
-        if view.heads:
-            labels = {"view": view_label, "all": "All heads"}
-            scope = select("export_which", labels, "Export", label_visibility="collapsed")()
-        exported_view = view if scope == "view" else replace(view, heads=(), combination=None)
-        key = (model, *_run_key(run), exported_view)
-        _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.quantity, key)
-        _bertviz_buttons(get_run, get_vectors, view, loaded)
+    """Draw the files of the page Attention in Export."""
+    run, model, scope = get_run(), loaded.name, "all"
+    view_label = _heads_label(view)
+    if view.combination is not None:
+        view_label = view.combination.method.capitalize()
+        st.caption(f"One map: {view.combination.name(view.layer, view.heads)}.")
+    if view.heads:
+        labels = {"view": view_label, "all": "All heads"}
+        scope = select("export_which", labels, "Export", label_visibility="collapsed")()
+    exported_view = view if scope == "view" else replace(view, heads=(), combination=None)
+    key = (model, *_run_key(run), exported_view)
+    _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.quantity, key)
+    _bertviz_buttons(get_run, get_vectors, view, loaded)
 
 
 def neuron(get_run: GetRun, get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
-    """Draw the Export control of the neuron view of one query. get_vectors: returns the vectors of its head."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        vectors = get_vectors()
-        st.caption(
-            f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
-        )
-        _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
+    """Draw the files of the neuron view of one query in Export. get_vectors: returns the vectors of its head."""
+    vectors = get_vectors()
+    st.caption(
+        f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
+    )
+    _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
 
 
 def changes(get_comparison: Callable[[], Comparison], view: MapView, rows: Sequence[Mapping[str, object]]) -> None:
-    """Draw the Export control of the page Compare. rows: the list of the largest changes."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        comparison = get_comparison()
-        before = comparison.before
-        st.caption(f"{_heads_label(view)}: {comparison.difference}")
-        key = (comparison.models, *_run_key(before), *_run_key(comparison.after), view)
-        _file_buttons(lambda: ChangeFiles(get_comparison(), view), before, view, "change", key)
-        st.caption("List of the largest changes")
-        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-        no_list = None if rows else "Nothing changed, so there is no list."
-        _download_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=no_list)
+    """Draw the files of the page Compare in Export. rows: the list of the largest changes."""
+    comparison = get_comparison()
+    before = comparison.before
+    st.caption(f"{_heads_label(view)}: {comparison.difference}")
+    key = (comparison.models, *_run_key(before), *_run_key(comparison.after), view)
+    _file_buttons(lambda: ChangeFiles(get_comparison(), view), before, view, "change", key)
+    st.caption("List of the largest changes")
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    no_list = None if rows else "Nothing changed, so there is no list."
+    _download_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=no_list)
 
 
 def caption(make_files: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
-    """Draw the Export control of the page Pictures. numbers, picture: return all numbers of the run, and its image."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        files = make_files()
-        heads_label = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
-        st.caption(f"{heads_label}: where it looks for each word.")
-        _file_buttons(make_files)
-        st.caption("Attention and gradient of every head; the picture as the model sees it")
-        left, right = st.columns(2)
-        with left:
-            _download_button("All numbers, CSV", numbers, "caption-all.csv")
-        with right:
-            _download_button("Picture, PNG", picture, "picture.png")
-
-
-def _export() -> PopoverContainer:
-    """Return the Export popover. Its contents are drawn only while it is open, so a closed one costs nothing."""
-    popover = st.popover("Export", icon=":material/download:", key=OPEN_KEY, on_change="rerun")
-    if not popover.open:
-        # The browser places a popover by its height at the moment it opens.
-        popover.container(height=POPOVER_HEIGHT, border=False)
-    return popover
+    """Draw the files of a caption in Export. numbers, picture: return all numbers of the run, and its image."""
+    files = make_files()
+    heads_label = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
+    st.caption(f"{heads_label}: where it looks for each word.")
+    _file_buttons(make_files)
+    st.caption("Attention and gradient of every head; the picture as the model sees it")
+    left, right = st.columns(2)
+    with left:
+        _download_button("All numbers, CSV", numbers, "caption-all.csv")
+    with right:
+        _download_button("Picture, PNG", picture, "picture.png")
 
 
 def _heads_label(view: MapView) -> str:
@@ -198,65 +182,95 @@ def lesson_file(make_work: Callable[[], Work[str]], name: str) -> None:
     _download_button(label, lambda: wait_for(make_work()), f"{name}.html", icon=":material/download:")
 
 
-def csv_button(name: str, label: str = "CSV", /, **columns: Sequence[object]) -> None:
-    """Draw a download button for columns of one length as a CSV file."""
-    table_button(name, partial(tables.labelled_csv, columns), label)
+def page_export(view: View) -> None:
+    """Draw the Export control of a page: its files, and its figures as PNG, SVG, CSV and table."""
+    if not (view.exports or view.files or view.figures):
+        return
+    popover = view.place("export").popover("Export", icon=":material/download:", key=OPEN_KEY, on_change="rerun")
+    if not popover.open:
+        # The browser places a popover by its height at the moment it opens.
+        popover.container(height=POPOVER_HEIGHT, border=False)
+        return
+    with popover:
+        for draw in view.exports:
+            draw()
+        for file in view.files.values():
+            _download_button(file.label, file.make, file.name, off=OUT_OF_DATE if file.disabled else None)
+        for key, exported in view.figures.items():
+            _figure_buttons(view, key, exported)
 
 
-def table_button(name: str, make_table: Callable[[], bytes | str], label: str = "Table (CSV)") -> None:
-    """Draw a download button for a CSV file that is made after the click."""
-    _download_button(label, make_table, name, icon=":material/table:", width="content")
+def _figure_buttons(view: View, key: str, exported: ExportFigure) -> None:
+    """Draw the buttons of a figure, and its numbers as a table."""
+    # Some keys end in the tokens of the text, after a bracket.
+    name = key.partition("(")[0].rstrip("_")
+    st.caption(escape_markdown(one_line(exported.alt, MAX_ALT_CHARACTERS)))
+    with st.container(horizontal=True, gap="small"):
+        figure_files(key, name=name, alt=exported.alt)
+        _download_button("CSV", partial(_figure_csv, view, key), f"{name}.csv", width="content")
+    with st.expander("Table", key=f"table_{name}", on_change="rerun") as expander:
+        if expander.open:
+            st.dataframe(figure_columns(exported.figure), hide_index=True, height=MAX_TABLE_HEIGHT)
+
+
+def _figure_csv(view: View, key: str) -> bytes:
+    """Return the numbers of a figure at the time of the click: a fragment may have drawn it again."""
+    return tables.labelled_csv(figure_columns(view.figures[key].figure))
+
+
+def add_table(name: str, label: str, /, **columns: Sequence[object]) -> None:
+    """Offer columns of one length as a CSV file in Export. label: of its button, without "(CSV)"."""
+    add_file(f"{label} (CSV)", partial(tables.labelled_csv, columns), name)
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
-    """Draw the CSV button of the most likely pieces at every masked position. word: returns the text of a piece."""
+    """Offer the most likely pieces at every masked position as CSV. word: returns the text of a piece."""
     top = [
         (prediction.position, rank, word(piece), probability)
         for prediction in run.predictions
         for rank, (piece, probability) in enumerate(prediction.top, 1)
     ]
     position, rank, piece, probability = zip(*top, strict=True)
-    csv_button("gaps.csv", position=position, rank=rank, piece=piece, probability=probability)
+    add_table("gaps.csv", "Predictions", position=position, rank=rank, piece=piece, probability=probability)
 
 
 def replaced(encoding: Encoding, shares: np.ndarray) -> None:
-    """Draw the CSV button of the probability (seq,) that each token was replaced, including the special tokens."""
+    """Offer the probability (seq,) that each token was replaced, including the special tokens, as CSV."""
     added = [int(special) for special in encoding.special]
-    csv_button("replaced.csv", position=range(len(encoding)), token=encoding.labels, added=added, probability=[*shares])
+    columns = {"position": range(len(encoding)), "token": encoding.labels, "added": added, "probability": [*shares]}
+    add_table("replaced.csv", "Replaced tokens", **columns)
 
 
 def answers(encoding: Encoding, prediction: SpanPrediction, spans: Sequence[Span]) -> None:
-    """Draw the CSV buttons of some answers, the highest score first, and of the probabilities of every token."""
+    """Offer some answers, the highest score first, and the probabilities of every token as CSV."""
     names = ("probability", "score", "first", "last", "start", "end")
     ordered = sorted(spans, key=lambda span: -span.score)
     ends = {"first": "start", "first_logit": "start_logits", "last": "end", "last_logit": "end_logits"}
     values = {name: getattr(prediction, field).tolist() for name, field in ends.items()}
-    with st.container(horizontal=True):
-        fields = {name: [getattr(span, name) for span in ordered] for name in names}
-        csv_button("answers.csv", "Answers (CSV)", answer=[span.text for span in ordered], **fields)
-        position = range(len(encoding))
-        csv_button("answer-tokens.csv", "Tokens (CSV)", position=position, token=encoding.tokens, **values)
+    fields = {name: [getattr(span, name) for span in ordered] for name in names}
+    add_table("answers.csv", "Answers", answer=[span.text for span in ordered], **fields)
+    add_table("answer-tokens.csv", "Tokens", position=range(len(encoding)), token=encoding.tokens, **values)
 
 
 def choices(prediction: ChoicePrediction) -> None:
-    """Draw the CSV button of every choice in the order typed, with its probability among all and its logit."""
+    """Offer every choice in the order typed, with its probability among all and its logit, as CSV."""
     probability, logit = prediction.probabilities.tolist(), prediction.logits.tolist()
-    csv_button("choices.csv", choice=prediction.choices, probability=probability, logit=logit)
+    add_table("choices.csv", "Choices", choice=prediction.choices, probability=probability, logit=logit)
 
 
 def tags(words: Sequence[TaggedWord], prediction: TagPrediction) -> None:
-    """Draw the CSV button of every word with its tag and the probability of each tag."""
+    """Offer every word with its tag and the probability of each tag as CSV."""
     shares = prediction.probabilities[[word.position for word in words]]
     fields = {"word": "word", "text": "text", "sentence": "side", "position": "position", "tag": "label"}
     columns = {name: [getattr(word, field) for word in words] for name, field in fields.items()}
     probabilities = {f"p({label})": shares[:, number].tolist() for number, label in enumerate(prediction.labels)}
-    csv_button("tags.csv", **columns, **probabilities)
+    add_table("tags.csv", "Tags", **columns, **probabilities)
 
 
 def heads(
     run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
 ) -> None:
-    """Draw the CSV button of every existing head: whether it is on, and its slope and the change without it.
+    """Offer every existing head as CSV: whether it is on, and its slope and the change without it.
 
     slopes, removed: (layer, head), or None if they were not computed.
     """
@@ -264,7 +278,7 @@ def heads(
     measured = {"slope": slopes, "change_without_it": removed}
     values = {name: [array[place] for place in places] for name, array in measured.items() if array is not None}
     layer, head = ([place[axis] for place in places] for axis in (0, 1))
-    csv_button("heads.csv", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
+    add_table("heads.csv", "Heads", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
 
 
 def _download_button(
@@ -306,7 +320,7 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
         return
     layers, heads, tokens = get_run().attention.shape[:3]
     whole = replace(view, part="all", combination=None)
-    kinds: tuple[View, ...] = ("head", "model")
+    kinds: tuple[BertVizView, ...] = ("head", "model")
     for column, kind in zip(st.columns(2, vertical_alignment="bottom"), kinds, strict=True):
         with column:
             label = f"BertViz {kind} view"
@@ -339,6 +353,6 @@ def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
 
 
 def _bertviz_page(
-    get_run: GetRun, view: MapView, kind: View, layers: Sequence[int] | None, get_vectors: GetVectors = tuple
+    get_run: GetRun, view: MapView, kind: BertVizView, layers: Sequence[int] | None, get_vectors: GetVectors = tuple
 ) -> str:
     return bertviz_page(view.maps(get_run()), kind, layers, get_vectors())

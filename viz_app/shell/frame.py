@@ -19,6 +19,7 @@ from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.style import Look, current_look, use_look
 from viz_app.lessons import ENGLISH, LANGUAGES
 from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
+from viz_app.shell.downloads import page_export
 from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
@@ -30,7 +31,7 @@ from viz_app.shell.notices import show_link_notices, show_text_notices, show_unk
 from viz_app.shell.params import Page, Param, merge_params, select, toggle
 from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
-from viz_app.shell.view import page_place, write_note
+from viz_app.shell.view import current_view, page_place, write_note
 from viz_app.streamlit_compat import StreamlitPage
 
 P = ParamSpec("P")
@@ -122,7 +123,10 @@ def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
         if page.subtitle is not None:
             title(translate(page.question), translate(page.subtitle) if page.subtitle else "")
-        streamlit_page.run()
+        try:
+            streamlit_page.run()
+        finally:  # also if the page ended early
+            page_export(current_view())
         show_unknown_tokens(counted)
         # The run of the page has been timed since the frame was drawn.
         if st.session_state[SELECTION] is not None:

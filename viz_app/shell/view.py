@@ -8,7 +8,7 @@ decide, so that nothing runs again when the window changes. In a narrow window t
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
 from viz_app.figures.style import current_look
-from viz_app.shell.downloads import csv_button
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import help_on_terms, mark_terms
 from viz_app.shell.selection import Selection, current_selection
@@ -33,6 +32,8 @@ FOLDED = {
     "controls": ("Controls", ":material/tune:"),
     "settings": ("Settings", ":material/settings:"),
 }
+# Plotly's button that makes a picture; screen.css hides it, and Export presses it (components/figure_files).
+PLOT_BUTTONS = {"displayModeBar": True, "displaylogo": False, "modeBarButtons": [["toImage"]]}
 MISLEADS = "**How it can mislead:**"
 _FOLDER = Path(__file__).parent
 STYLE, LECTURE_STYLE, EMBED_STYLE = (
@@ -47,15 +48,42 @@ _thread = threading.local()
 
 
 @dataclass(frozen=True)
+class ExportFile:
+    """A file that the Export control of a page offers.
+
+    label: of its button. make: makes the file after the click; it must hold the request for a result and no result,
+    because Streamlit keeps it while the page is open. disabled: whether its numbers are out of date.
+    """
+
+    label: str
+    make: Callable[[], bytes | str]
+    name: str
+    disabled: bool = False
+
+
+@dataclass(frozen=True)
+class ExportFigure:
+    """A figure that the Export control of a page offers as PNG, SVG, CSV and table. alt: describes the figure."""
+
+    figure: go.Figure
+    alt: str
+
+
+@dataclass(frozen=True)
 class View:
     """The places of one run of a page, in a fixed order whatever the page does.
 
     What a page draws with `st` directly is below the figure and its reading.
-    places: containers by name. popovers: those that were opened in lecture mode.
+    places: containers by name. popovers: those that were opened in lecture mode. figures: those that were drawn, by
+    the keys of their charts. files: those of the page, by their names. exports: functions that draw further parts of
+    Export once it is open.
     """
 
     places: dict[str, DeltaGenerator]
     popovers: dict[str, DeltaGenerator] = field(default_factory=dict)
+    figures: dict[str, ExportFigure] = field(default_factory=dict)
+    files: dict[str, ExportFile] = field(default_factory=dict)
+    exports: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def selection(self) -> Selection:
@@ -63,7 +91,7 @@ class View:
         return current_selection()
 
     def place(self, name: str) -> DeltaGenerator:
-        """Return a place by its name, one of `ORDER`, "settings" and "rest"; for the frame around the pages."""
+        """Return a place by its name: one of `ORDER`, "export", "settings" or "rest". For the frame of the page."""
         if not current_look().lecture or name not in FOLDED:
             return self.places[name]
         if name not in self.popovers:
@@ -80,20 +108,10 @@ class View:
         """Return the place of the figure; in lecture mode it takes the height that is left."""
         return self.place("figure")
 
-    def show(
-        self,
-        figure: go.Figure,
-        *,
-        key: str,
-        alt: str,
-        csv: Mapping[str, Sequence[object]] | None = None,
-        **arguments: Any,
-    ) -> None:
-        """Draw a figure in its place, with a button for its numbers. csv: columns. arguments: of `chart`."""
+    def show(self, figure: go.Figure, *, key: str, alt: str, **arguments: Any) -> None:
+        """Draw a figure in its place; Export offers it and its numbers. arguments: of `chart`."""
         with self.figure():
             chart(figure, key=key, alt=alt, **arguments)
-        if csv is not None:
-            csv_button(f"{key}.csv", **csv)
 
     def read(self, lines: str) -> None:
         """Write how to read the figure, below it, and how it can mislead, which lecture mode shows below the window."""
@@ -121,14 +139,18 @@ def make_view(*, embedded: bool = False) -> View:
         bar = whole.container(key="screen_bar", horizontal=True, vertical_alignment="center")
         places = {
             "title": bar.container(key="screen_title"),
-            **{name: bar.container(width="content") for name in FOLDED},
+            **{name: bar.container(width="content") for name in (*FOLDED, "export")},
         }
     else:
         places = {"settings": st.sidebar}
         with st.container(key="screen_side_bar"):
             close_on_narrow_windows()
-    remaining = [name for name in ORDER if name not in places]
-    places |= {name: whole.container(key=f"screen_{name}") for name in remaining}
+    for name in ORDER:
+        if name == "title" and not lecture:
+            row = whole.container(key="screen_heading", horizontal=True)
+            places |= {"title": row.container(key="screen_title"), "export": row.container(width="content")}
+        elif name not in places:
+            places[name] = whole.container(key=f"screen_{name}")
     places["rest"] = st.container(key="screen_rest")
     view = _thread.view = st.session_state[VIEW] = View(places)
     return view
@@ -143,6 +165,11 @@ def current_view() -> View:
 def page_place(name: str) -> DeltaGenerator:
     """Return a place of the current view; see `View.place`."""
     return current_view().place(name)
+
+
+def add_file(label: str, make: Callable[[], bytes | str], name: str, *, disabled: bool = False) -> None:
+    """Offer a file in the Export control of the page. Arguments: as for `ExportFile`."""
+    current_view().files[name] = ExportFile(label, make, name, disabled)
 
 
 def write_reading(lines: str) -> None:
@@ -173,15 +200,15 @@ def chart(
     grows: bool = True,
     min_share: float = 0.5,
     min_width: int = 0,
-    toolbar: bool = True,
     **arguments: Any,
 ) -> None:
     """Draw a figure with its own height, or in lecture mode with its share of the height of the window.
 
+    Export offers it as PNG, SVG, CSV and table.
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
-    min_width: pixels; in a narrower window it scrolls horizontally. toolbar: whether Plotly's buttons are shown.
-    arguments: of `st.plotly_chart`.
+    min_width: pixels; in a narrower window it scrolls horizontally. arguments: of `st.plotly_chart`.
     """
+    current_view().figures[key] = ExportFigure(figure, alt)
     if min_width:
         st.html(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {min_width}px; }}</style>"
@@ -191,5 +218,4 @@ def chart(
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
         figure.update_layout(height=round(min_share * figure.layout.height))
-    config = None if toolbar else {"displayModeBar": False}
-    st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=config, **arguments)
+    st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=PLOT_BUTTONS, **arguments)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.patterns import RoleFigures, role_figures, sort_heads, sort_layers
 from bert_core.analysis.roles import Role, describe_roles, role_ranks, role_scores, roles_of_heads
@@ -72,6 +71,7 @@ def draw(page: View) -> None:
     maps = selected_maps(selection)
     with page.figure():
         _draw_heads(selection, view.value)
+    page.exports.append(partial(_draw_export, selection))
     page.read(reading(maps))
     _draw_sink(maps)
     show_attention_cautions(maps.run)
@@ -149,17 +149,13 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
     maps = selected_maps(selection)
     if page_view == "heads":
         _draw_grid(maps, LARGE, partial(open_head, control=view.name))
-        all_heads = replace(maps.export_view(view_choice(), as_one=False), heads=())
-        downloads.attention(maps.get_run, partial(vectors_of_all_heads, selection), all_heads, selection.loaded)
     else:
         left, right = st.columns([1, 2 if page_view == "curves" else 3], gap="medium")
         with left:
             _draw_grid(maps, SMALL, choose_head)
-            with st.container(horizontal=True, gap="small"):
-                export_place = st.container(width="content")
-                draw_knockouts(selection, view_choice())
+            draw_knockouts(selection, view_choice())
         with right:
-            _draw_large_view(maps, cast(Mode, page_view), export_place)
+            _draw_large_view(maps, cast(Mode, page_view))
     publish()
 
 
@@ -189,8 +185,8 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
     )
 
 
-def _draw_large_view(maps: SelectedMaps, mode: Mode, export_place: DeltaGenerator) -> None:
-    """Draw the selected heads of a layer, and their Export control in `export_place`."""
+def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
+    """Draw the selected heads of a layer."""
     selection, existing, choice = maps.selection, maps.run.existing_heads, view_choice()
     layer, head = choice.layer, choice.heads[0]
     queries, keys = maps.tokens
@@ -208,11 +204,18 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode, export_place: DeltaGenerato
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
         unit=UNITS[maps.quantity], preload=maps.all_heads(), grid="grid", key="large", on_change=choose_view,
     )  # fmt: skip
-    with export_place:
-        if vectors is None:
-            exported_view = maps.export_view(choice, as_one=combined is not None)
-            get_vectors = partial(vectors_of_all_heads, selection)
-            downloads.attention(maps.get_run, get_vectors, exported_view, selection.loaded)
-        else:
-            get_head = partial(vectors_of_head, selection, layer, head)
-            downloads.neuron(maps.get_run, get_head, maps.query(choice), selection.loaded.name)
+
+
+def _draw_export(selection: Selection) -> None:
+    """Draw the files of the selected heads in Export."""
+    maps, choice = selected_maps(selection), view_choice()
+    if view.value == "neuron":
+        get_head = partial(vectors_of_head, selection, choice.layer, choice.heads[0])
+        downloads.neuron(maps.get_run, get_head, maps.query(choice), selection.loaded.name)
+        return
+    as_one = view.value != "heads" and maps.combined(choice.layer, choice.heads) is not None
+    exported_view = maps.export_view(choice, as_one=as_one)
+    if view.value == "heads":
+        exported_view = replace(exported_view, heads=())
+    get_vectors = partial(vectors_of_all_heads, selection)
+    downloads.attention(maps.get_run, get_vectors, exported_view, selection.loaded)

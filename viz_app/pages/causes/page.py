@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,17 +43,15 @@ from viz_app.pages.causes.patches import (
 from viz_app.shell.address import end_run
 from viz_app.shell.change import nsp_change, replaced_change, set_reference_texts, word_change
 from viz_app.shell.controls import example_button
-from viz_app.shell.downloads import table_button
 from viz_app.shell.edits import keep_patch
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.selection import is_current_example, open_example_text
 from viz_app.shell.target import escape_names, show_missing_target
-from viz_app.shell.view import View, chart, write_heading, write_note
+from viz_app.shell.view import View, add_file, chart, write_heading, write_note
 from viz_app.shell.work import confirm, wait_for
 
 STRONGEST_NEURONS = 12
 UNMATCHED_WORDS = 8  # listed of each text
-STATIC: Mapping[str, Any] = {"grows": False, "toolbar": False}
 READING = (
     "**How to read this:** 0 changes nothing, 1 gives the answer of the {giver}: each cell is a run of its own with "
     "one part of the {giver}'s reading put in. Orange goes towards that answer, blue away from it. Click a cell to "
@@ -149,7 +146,7 @@ def _draw_effects(patching: Patching) -> None:
     if is_current_example(EXAMPLE) and (origin.value, source.value) == ("text", SOURCE):
         st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     _draw_selected_patch(patching, exact)
-    table_button("causes.csv", partial(_csv, patching), "Effects (CSV)")
+    add_file("Effects (CSV)", partial(_csv, patching), "causes.csv")
 
 
 def _csv(patching: Patching) -> bytes:
@@ -210,7 +207,7 @@ def _draw_map(patching: Patching, patches: Patches, name: str, rows: slice, band
     )  # fmt: skip
     key, width, alt = f"causes_{name}", map_width(labels, len(patching.columns)), f"Effects of {effects.size} patches"
     select = partial(_select_cell, key, rows.start)
-    chart(figure, key=key, min_width=width, on_select=select, selection_mode="points", alt=alt, **STATIC)
+    chart(figure, key=key, min_width=width, on_select=select, selection_mode="points", alt=alt, grows=False)
 
 
 def _draw_band(patching: Patching, patches: Patches) -> PatchBand | None:
@@ -294,7 +291,7 @@ def _draw_head_positions(patching: Patching, layer: int) -> None:
     tokens, columns = patching.tokens[rows], patching.columns
     alt = f"Effects of the heads of layer {layer}, token by token"
     figure = effect_map(effects[rows], tokens, columns)
-    chart(figure, key="causes_closer", min_width=map_width(tokens, len(columns)), alt=alt, **STATIC)
+    chart(figure, key="causes_closer", min_width=map_width(tokens, len(columns)), alt=alt, grows=False)
     write_note(
         f"The heads of L{layer}, one token at a time: of a pattern or a query the row that looks, of a key or a value "
         "the token that is looked at."
@@ -312,7 +309,7 @@ def _draw_neurons(patching: Patching, layer: int, position: int) -> None:
     effects = shares(patches)[layer, position]
     order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST_NEURONS].tolist()
     figure, alt = neuron_bars(order, effects[order].tolist()), f"The {len(order)} neurons with the largest effects"
-    chart(figure, key="causes_neurons", alt=alt, **STATIC)
+    chart(figure, key="causes_neurons", alt=alt, grows=False)
     write_note(f"The {len(order)} of {count:,} neurons of L{layer} at this token with the largest effects.")
 
 

@@ -106,6 +106,7 @@ def draw(page: View) -> None:
         st.caption(escape_markdown(comparison.left_out))
     with page.figure():
         _draw_heads(sides, view.value)
+    page.exports.append(partial(_draw_export, sides))
     _draw_list(comparison, changes)
     sums = ""
     if comparison.quantity == "attention":
@@ -165,12 +166,10 @@ def _draw_heads(sides: Sides, drawn_view: str) -> None:
     comparison, summary = sides.comparison(), sides.summary()
     if drawn_view == "heads":
         _draw_thumbnails(sides, comparison.existing_heads, summary)
-        _draw_export(sides, comparison, summary)
     else:
         left, right = st.columns([1, 2 if drawn_view == "curves" else 3], gap="medium")
         with left:
             _draw_thumbnails(sides, comparison.existing_heads, summary)
-            _draw_export(sides, comparison, summary)
         with right:
             _draw_large_map(sides, comparison, summary, cast(Mode, drawn_view))
     publish()
@@ -227,8 +226,9 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
     )
 
 
-def _draw_export(sides: Sides, comparison: Comparison, summary: Summary) -> None:
-    """Draw the Export control of the visible heads and of the list."""
+def _draw_export(sides: Sides) -> None:
+    """Draw the files of the visible heads and of the list in Export."""
+    comparison, summary = sides.comparison(), sides.summary()
     choice, existing = view_choice(summary.first), comparison.existing_heads
     exported_view = MapView(
         comparison.quantity,

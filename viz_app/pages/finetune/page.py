@@ -28,7 +28,7 @@ from viz_app.pages.finetune.changes import (
     load_comparison,
     zip_model,
 )
-from viz_app.pages.finetune.words import CHART, draw_words
+from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.heads import choose_head
@@ -125,7 +125,7 @@ def _draw_curves(run: TuningRun) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         figure = tuning_lines(losses, steps=log.steps, title="loss (nats)")
-        chart(figure, key="tuning_losses", alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats", **CHART)
+        chart(figure, key="tuning_losses", alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats", grows=False)
     with right:
         if not log.held_out:
             write_note(f"Scores come after each epoch, on {kind.unit} that were held out.")
@@ -134,7 +134,7 @@ def _draw_curves(run: TuningRun) -> None:
         first = next(iter(scores))
         figure = tuning_lines(scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True)
         alt = f"Scores on held-out {kind.unit}, {first} now {scores[first][1][-1]:.1%}"
-        chart(figure, key="tuning_scores", alt=alt, **CHART)
+        chart(figure, key="tuning_scores", alt=alt, grows=False)
 
 
 # ---------------------------------------------------------------------------- what changed
@@ -200,7 +200,7 @@ def _draw_heads(run: TuningRun, comparison: ModelComparison, head_of_maps: Head)
         names = short_names(len(comparison.cka))
         figure = alike_depths(comparison.cka, names, names, rows="at the start", columns="at this step")
         alt = f"CKA of the depths of the start and this step, {comparison.cka[-1, -1]:.2f} at the last"
-        chart(figure, key="tuned_cka", alt=alt, **CHART)
+        chart(figure, key="tuned_cka", alt=alt, grows=False)
     kind = run.request.kind
     loss = (
         "that of the loss of these rows' classes, whose output is random at the start"
@@ -229,7 +229,7 @@ def _draw_maps(changes: StepComparison, encoding: Encoding, head_of_maps: Head) 
             figure = attention_heatmap(attention, encoding.tokens, encoding.tokens, signed=False, title=title)
             figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
             alt = f"Attention of L{layer} H{head} {title}"
-            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=alt, **CHART)
+            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=alt, grows=False)
 
 
 # ---------------------------------------------------------------------------- what came out

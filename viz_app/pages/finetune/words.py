@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import streamlit as st
 
@@ -16,7 +14,6 @@ from viz_app.shell.view import chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 MIN_COLOUR_RANGE = 0.05  # nats
-CHART: dict[str, Any] = {"grows": False, "toolbar": False}  # arguments of `chart`
 READING = (
     "**How to read this:** in each cell the word that the word head reads first; the colour says how far its reading "
     "at this step is from that at the start (Jensen-Shannon divergence, 0.69 nats at most), and hover both words. The "
@@ -69,14 +66,14 @@ def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.
         f"The word read first at each of {len(positions)} tokens and {depths} depths at step {number}, coloured by how "
         "far it is from the start's"
     )
-    chart(figure, key="tuned_lens", alt=alt, min_width=lens_width(depths), **CHART)
+    chart(figure, key="tuned_lens", alt=alt, min_width=lens_width(depths), grows=False)
 
 
 def _draw_shares(changes: StepComparison, shares: np.ndarray) -> None:
     """Draw the share of tokens with the same first word, (depth,)."""
     lines, names = {f"first {changes.texts_name}": 100 * shares}, short_names(changes.depths)
     alt = f"Tokens at which the same word is read first, {shares[-1]:.0%} at the last depth"
-    chart(layer_lines(lines, names, title="same word first (%)"), key="tuned_same_words", alt=alt, **CHART)
+    chart(layer_lines(lines, names, title="same word first (%)"), key="tuned_same_words", alt=alt, grows=False)
 
 
 def _hover_lines(change: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:

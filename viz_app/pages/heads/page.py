@@ -216,7 +216,6 @@ def _draw_agreement(estimated: np.ndarray, measured: np.ndarray) -> None:
         grows=False,
         on_select="rerun",
         selection_mode="points",
-        toolbar=False,
         alt=f"Estimated against measured change of the target for every head, rank correlation {rank:.2f}",
     )
     write_note(

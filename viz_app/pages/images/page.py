@@ -73,7 +73,8 @@ def draw(page: View) -> None:
         _draw_all_words(get_captioned, head)
     page.read(caption_reading(heat.value, word))
     files = partial(_files, get_captioned, heat.value, head, index)
-    downloads.caption(files, lambda: get_captioned().numbers(), lambda: get_captioned().png())
+    numbers, picture = (lambda: get_captioned().numbers()), (lambda: get_captioned().png())
+    page.exports.append(partial(downloads.caption, files, numbers, picture))
 
 
 def _select_picture(page: View) -> Callable[[], CaptionedPicture] | None:

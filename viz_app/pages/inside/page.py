@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -29,7 +28,7 @@ from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import with_help
-from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, seconds_taken
 
 
@@ -78,7 +77,7 @@ def draw(page: View) -> None:
         else:
             _draw_figures(current, view, tables)
     if tables:
-        _draw_downloads(forward_pass, current)
+        _add_files(forward_pass, current)
     page.read(f"**How to read this:** {current.reading} **How it can mislead:** {current.misleading}")
     if number + 1 == len(names):
         # The comparison comes last, so that the figure waits for one engine only.
@@ -169,18 +168,12 @@ def _draw_figures(current: Stage, view: StageInput, tables: Tables) -> None:
         chart(figure, key=f"stage_{number}", alt=f"{current.title}: {current.reading}")
 
 
-def _draw_downloads(forward_pass: ForwardPass, current: Stage) -> None:
-    """Draw the buttons for the numbers of the stage and of the layer. Streamlit keeps the functions, and no trace."""
+def _add_files(forward_pass: ForwardPass, current: Stage) -> None:
+    """Offer the numbers of the stage and of the layer. Streamlit keeps the functions, and no trace."""
     layer, head = forward_pass.layer, forward_pass.head
     stem = f"{stage.value}-L{layer}-H{head}" if "head" in current.needs else stage.value
-    stage_csv = partial(forward_pass.stage_csv, stage.value)
-    look: dict[str, Any] = {"width": "stretch", "on_click": "ignore"}
-    left, right = st.columns(2)
-    left.download_button(
-        "This stage as CSV", stage_csv, f"{stem}.csv", "text/csv", key="csv", icon=":material/table:", **look
-    )
-    label, name, icon = "All values of this layer as NPZ", f"walk-L{layer}.npz", ":material/dataset:"
-    right.download_button(label, forward_pass.npz, name, "application/octet-stream", key="npz", icon=icon, **look)
+    add_file("This stage (CSV)", partial(forward_pass.stage_csv, stage.value), f"{stem}.csv")
+    add_file("All values of this layer (NPZ)", forward_pass.npz, f"walk-L{layer}.npz")
 
 
 def _compare_engines(forward_pass: ForwardPass, view: StageInput) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bert_core.analysis.kinds import KindFigures, kind_figures, kind_names
-from viz_app.pages.layers.shared import draw_lines, numbers_button
+from viz_app.pages.layers.shared import add_numbers, draw_lines
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.view import View, write_heading, write_line
@@ -38,7 +38,7 @@ def draw(page: View) -> None:
             gradient = {names[n]: figures.gradient[:, n] for n in present}
             draw_lines("kind_gradient", gradient, layers, "sensitivity of the answer (mean size of the gradient)")
     write_line(_describe_largest_share(figures, names))
-    numbers_button("kinds", lambda: _columns(selection))
+    add_numbers("kinds", lambda: _columns(selection))
 
 
 def _figures(selection: Selection) -> KindFigures:

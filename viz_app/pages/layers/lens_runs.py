@@ -17,7 +17,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, short_names
 from viz_app.figures.stages import window
 from viz_app.pages.layers import EXAMPLE, cell, lens
-from viz_app.pages.layers.shared import numbers_button, quote
+from viz_app.pages.layers.shared import add_numbers, quote
 from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
@@ -117,7 +117,7 @@ def lens_run(selection: Selection, position: int) -> LensRun:
 def lens_button(name: str, selection: Selection, run: LensRun) -> None:
     """Draw the button of all numbers of a run as a CSV file."""
     positions, tuned = run.positions, lens.value == "tuned"
-    numbers_button(name, lambda: lens_columns(selection, positions, tuned))
+    add_numbers(name, lambda: lens_columns(selection, positions, tuned))
 
 
 def lens_columns(selection: Selection, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:

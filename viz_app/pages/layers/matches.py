@@ -14,7 +14,7 @@ from bert_core.studies.search import CLS_OFFSET, SEP_OFFSET, Match, Matches, Val
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names
 from viz_app.pages.layers import query_head, query_position, similarity
-from viz_app.pages.layers.shared import numbers_button, select_depth
+from viz_app.pages.layers.shared import add_numbers, select_depth
 from viz_app.shell import corpus, own_corpus
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import set_head
@@ -83,7 +83,7 @@ def draw(page: View) -> None:
         f"The {len(matches.matches)} nearest of {matches.compared:,} tokens, every one compared. Click a line to open "
         "its sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
-    numbers_button("elsewhere", partial(_columns, matches))
+    add_numbers("elsewhere", partial(_columns, matches))
     own_corpus.remove_corpus_button(selection.plain)
 
 

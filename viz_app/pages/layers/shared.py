@@ -13,9 +13,8 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
 from viz_app.pages.layers import depth, depth_slider
-from viz_app.shell.downloads import table_button
 from viz_app.shell.markdown import escape_markdown, protect_terms
-from viz_app.shell.view import chart
+from viz_app.shell.view import add_file, chart
 from viz_app.shell.work import work
 
 
@@ -42,12 +41,12 @@ def draw_lines(
 ) -> None:
     """Draw a line for each series, (depth,) each, under its name. depths: their names. ranks: as in `layer_lines`."""
     figure = layer_lines(series, depths, title=title, ranks=ranks)
-    chart(figure, key=key, toolbar=False, alt=f"{title} through the layers")
+    chart(figure, key=key, alt=f"{title} through the layers")
 
 
-def numbers_button(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:
-    """Draw the button of the numbers of a figure as a CSV file, whose columns are made after the click."""
-    table_button(f"{name}.csv", lambda: labelled_csv(make_columns()), "Numbers (CSV)")
+def add_numbers(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:
+    """Offer the numbers of a figure as a CSV file, whose columns are made after the click."""
+    add_file("Numbers (CSV)", lambda: labelled_csv(make_columns()), f"{name}.csv")
 
 
 def quote(word: str) -> str:

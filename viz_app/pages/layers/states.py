@@ -15,7 +15,7 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, state_map
 from viz_app.pages.layers import projection
-from viz_app.pages.layers.shared import hidden_states, numbers_button, select_depth
+from viz_app.pages.layers.shared import add_numbers, hidden_states, select_depth
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, write_note
@@ -50,13 +50,13 @@ def draw(page: View) -> None:
     alt = f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}"
     with page.figure():
         figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
-        chart(figure, key="plane", toolbar=False, alt=alt)
+        chart(figure, key="plane", alt=alt)
     if by_axes:
         variance = _principal_plane(selection).explained_variance[depth]
         write_note(f"These two axes hold {variance:.0%} of the variance at this depth.")
     else:
         write_note(NEIGHBOURS)
-    numbers_button("states", lambda: _columns(selection, by_axes))
+    add_numbers("states", lambda: _columns(selection, by_axes))
 
 
 def _select_projection() -> str:

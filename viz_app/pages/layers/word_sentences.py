@@ -15,7 +15,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
 from viz_app.figures.style import current_look
 from viz_app.pages.layers import COMMON_WORD, SENTENCES, common_word, sentences
-from viz_app.pages.layers.shared import draw_lines, hidden_states, numbers_button, select_depth
+from viz_app.pages.layers.shared import add_numbers, draw_lines, hidden_states, select_depth
 from viz_app.shell.controls import example_button
 from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
 from viz_app.shell.selection import Selection
@@ -66,7 +66,7 @@ def draw(page: View) -> None:
     _draw_matrix(row, similarities, depth)
     with row.container(width="stretch", height="stretch"):
         _draw_pairs(similarities)
-    numbers_button("sentences", lambda: _columns(selection, lines, word))
+    add_numbers("sentences", lambda: _columns(selection, lines, word))
 
 
 class Similarities(NamedTuple):
@@ -93,7 +93,7 @@ def _draw_matrix(row: DeltaGenerator, similarities: Similarities, depth: int) ->
     alt = f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similarities.cosines))[depth]}"
     with row.container(width=width, height="stretch"):
         figure = similarity_matrix(similarities.cosines[depth], labels)
-        chart(figure, key="similar", toolbar=False, alt=alt)
+        chart(figure, key="similar", alt=alt)
 
 
 def _draw_pairs(similarities: Similarities) -> None:

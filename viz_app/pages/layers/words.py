@@ -113,7 +113,6 @@ def _draw_grid(selection: Selection, run: LensRun, depth: int, position: int) ->
         min_width=lens_width(len(depths)),
         on_select=_take_click,
         selection_mode="points",
-        toolbar=False,
     )
 
 
@@ -134,7 +133,7 @@ def _draw_distribution(selection: Selection, run: LensRun, depth: int, position:
     probabilities: np.ndarray = run.probabilities[depth, row]
     figure = prediction_bars([selection.word(int(piece)) for piece in run.top[depth, row]], probabilities.tolist())
     alt = f"The likeliest words at {encoding.labels[position]} {depth_names(len(run.top))[depth]}"
-    chart(figure, key="lens_cell", alt=alt, toolbar=False)
+    chart(figure, key="lens_cell", alt=alt)
     final, original = selection.word(int(run.final[row])), selection.word(run.followed[row])
     rank = f"The model's final word {quote(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
     if original not in (final, encoding.special_tokens.mask):  # a mask that was typed replaces no word

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,19 +21,17 @@ from viz_app.pages.neurons import EXAMPLE, NEURON, activations, neuron, neuron_c
 from viz_app.pages.neurons.activations import DRAWS, inputs, strongest
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
-from viz_app.shell.downloads import table_button
 from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
 from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, with_help
 from viz_app.shell.profiles import profiles_of
 from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.target import escape_names, show_missing_target
-from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, finished_result, wait_for
 
 SUPPRESSED_NEURONS = 5  # switched off together
 SCORED_NEURONS = 10  # shown with their scores
-STATIC: Mapping[str, Any] = {"grows": False, "toolbar": False}
 READING = (
     "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
     "orange fires, blue is below its rest, and colours are compared within a layer. Click a cell for the ten "
@@ -63,7 +60,7 @@ def draw(page: View) -> None:
     if current_neuron is not None:
         _draw_neuron(selection, *current_neuron)
         _draw_attribution(selection, *current_neuron)
-    table_button("neurons.csv", partial(_csv, selection, ranked.value), "Neurons (CSV)")
+    add_file("Neurons (CSV)", partial(_csv, selection, ranked.value), "neurons.csv")
     page.read(READING)
 
 
@@ -107,7 +104,7 @@ def _draw_map(selection: Selection, layer: int, position: int) -> None:
     )  # fmt: skip
     alt = f"The strongest neuron of {len(column_labels)} layers at {len(row_labels)} tokens"
     width, select = map_width(row_labels, len(column_labels)), partial(_select_cell, rows.start)
-    chart(figure, key="neurons_map", min_width=width, on_select=select, selection_mode="points", alt=alt, **STATIC)
+    chart(figure, key="neurons_map", min_width=width, on_select=select, selection_mode="points", alt=alt, grows=False)
 
 
 def _select_cell(first_row: int) -> None:
@@ -182,7 +179,7 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
         labels, row_values = encoding.labels[rows], values[rows].tolist()
         figure = value_bars(labels, row_values, title="fires", format_value=two_places, selected=peak - rows.start)
         alt = f"How strongly neuron {number} of layer {layer} fires at each token"
-        chart(figure, key="neuron_along", alt=alt, **STATIC)
+        chart(figure, key="neuron_along", alt=alt, grows=False)
     with right:
         if not selection.loaded.has_head("words"):
             write_note("This model has no trained word head, so there are no words that a neuron promotes.")
@@ -238,7 +235,7 @@ def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
     names, values = [f"L{row} neuron {column}" for row, column in pairs], [float(scores[pair]) for pair in pairs]
     row = pairs.index((layer, number)) if (layer, number) in pairs else None
     figure = value_bars(names, values, title=target.target_kind.unit, format_value=two_places, selected=row)
-    chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons that the answer rests on most", **STATIC)
+    chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons that the answer rests on most", grows=False)
     answer = target.target_kind.supports.format(**escape_names(selection, target))
     difference, gap = float(result.target_value - result.off_values[layer]), abs(float(result.gap[layer]))
     write_note(

@@ -62,7 +62,7 @@ def _draw_prediction(page: View, lines: Sequence[str]) -> None:
     st.markdown(f"#### “{escape_markdown(_shorten(ordered[0]))}”: {two_digits(probabilities[0])}")
     figure = prediction_bars(ordered, probabilities, largest=1.0)
     alt = f"Probability of each choice, the likeliest first: {ordered[0]}"
-    chart(figure, key="choice_bars", alt=alt, toolbar=False)
+    chart(figure, key="choice_bars", alt=alt)
     _draw_explanation_buttons(prediction)
     if page.selection.loaded.edits:
         write_note(

@@ -178,7 +178,6 @@ def _draw_gap(selection: Selection, prediction: MaskPrediction, before: MaskPred
         key=bars_key,
         on_select=partial(put_clicked_word, selection, position, words, bars_key),
         selection_mode="points",
-        toolbar=False,
         alt=f"Likeliest pieces at position {position}: {', '.join(words[:5])}",
     )
     st.pills(

@@ -51,7 +51,7 @@ def draw_replaced(page: View, run: ModelRun) -> None:
         labels = [f"{encoding.labels[position]} ({position})" for position in positions]
         figure = prediction_bars(labels, probabilities[list(positions)].tolist(), largest=1.0)
         alt = "Likeliest to be replaced: " + ", ".join(encoding.labels[position] for position in positions)
-        chart(figure, key="replaced_bars", alt=alt, toolbar=False)
+        chart(figure, key="replaced_bars", alt=alt)
     with answer:
         _write_answer(selection, probabilities, positions[0])
     page.read(READING)

@@ -70,7 +70,7 @@ def _draw_answer(page: View, prediction: SpanPrediction) -> None:
     )
     alt = f"How probable each token of the context is as the first and as the last of the answer: {answer.text}"
     width = TOKEN_WIDTH * len(positions)
-    chart(figure, key="answer", alt=alt, min_width=width, toolbar=False)
+    chart(figure, key="answer", alt=alt, min_width=width)
     truncated = TRUNCATED.format(count=encoding.truncated_count) if encoding.truncated_count else ""
     page.read(READING.format(truncated=truncated))
     downloads.answers(encoding, prediction, ordered)

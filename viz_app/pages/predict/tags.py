@@ -50,7 +50,7 @@ def draw_tags(page: View, run: ModelRun) -> None:
     with bars:
         figure = prediction_bars(names, tags.probabilities[word.position, list(order)].tolist(), largest=1.0)
         alt = f"Likeliest tags of “{word.text}”: {', '.join(names[:5])}"
-        chart(figure, key="tag_bars", alt=alt, toolbar=False)
+        chart(figure, key="tag_bars", alt=alt)
     meaning = (
         "words of one kind in a row are one span, whose kind stands under it, and what is O has none"
         if tags_mark_spans(tags.labels)

@@ -26,11 +26,10 @@ from viz_app.pages.probes.labels import (
 )
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import file_control
-from viz_app.shell.downloads import table_button
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
 from viz_app.shell.selection import Selection, is_current_example
-from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 BASELINES = {"control": "random labels", "lookup": "word alone", "majority": "commonest label"}  # of `ProbePoint`
@@ -83,7 +82,9 @@ def draw(page: View) -> None:
     page.read(READING)
     _draw_table(probes)
     model = ModelReference(selection.plain)
-    table_button("probes.csv", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))))
+    add_file(
+        "Accuracies (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
+    )
     if erase.value:
         _draw_erased(selection, file, name, settings)
 
@@ -107,20 +108,19 @@ def _draw_accuracies(probes: Sequence[ProbeDepth]) -> None:
         lines["label erased"] = means["erased"]
     depths = [short_names(probes[-1].depth + 1)[probe.depth] for probe in probes]
     left, right = st.columns([1.5, 1], gap="medium") if has_loss else (st.container(), None)
-    look: dict[str, Any] = {"min_share": 0.6, "toolbar": False}
     with left:
         write_line("**Words whose label is said**, of held-out sentences")
         low, high = (np.array([probe.figures["accuracy"][edge] for probe in probes]) for edge in (1, 2))
         figure = depth_lines(lines, depths, title="share", band=(low, high), shares=True)
         accuracies = f"from {lines['probe'].min():.0%} to {lines['probe'].max():.0%}"
-        chart(figure, key="probe_lines", alt=f"Accuracy of the probe {accuracies}, depth by depth", **look)
+        chart(figure, key="probe_lines", alt=f"Accuracy of the probe {accuracies}, depth by depth", min_share=0.6)
     if right is not None:
         with right:
             write_line("**Loss at hidden words**: whole, label erased, random directions erased")
             losses = {title: means[name] for name, title in LOSSES.items()}
             figure = depth_lines(losses, depths, title="nats", min_span=MIN_LOSS_RANGE)
             alt = "Loss at hidden words where the label is erased, depth by depth"
-            chart(figure, key="probe_losses", alt=alt, **look)
+            chart(figure, key="probe_losses", alt=alt, min_share=0.6)
 
 
 def _means(probes: Sequence[ProbeDepth], name: str) -> np.ndarray:
@@ -190,6 +190,5 @@ def _draw_gap(selection: Selection, prediction: ErasedPrediction) -> None:
         erased_bars([selection.word(piece) for piece in pieces], bars),
         key=f"erased_{prediction.position}",
         grows=False,
-        toolbar=False,
         alt=f"Words for position {prediction.position}: {', '.join(bars)}",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from bert_core.loading import LoadedModel
@@ -13,14 +11,13 @@ from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
-from viz_app.pages.profiles.parts import Profile
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import selected_model
 from viz_app.shell.profiles import match_model, profiles_of
-from viz_app.shell.view import View, write_note
+from viz_app.shell.view import View, add_file, write_note
 from viz_app.shell.work import poll, work
 
 MAX_FILE_MEGABYTES = 64
@@ -60,24 +57,13 @@ def draw(page: View) -> None:
         write_note(f"Corpus: {escape_markdown(profiles.corpus_name)}, {profile.tokens:,} tokens.")
     kind.draw_details(profile)
     page.read(READINGS[profile_of.value])
-    with st.container(horizontal=True, gap="small"):
-        _draw_files(profiles, profile)
-        kind.draw_link(profile, model)
-
-
-def _draw_files(profiles: Profiles, profile: Profile) -> None:
     name = file_name(profiles, profile)
-    files: dict[str, tuple[Callable[[], str | bytes], str, str, str]] = {
-        "This profile (CSV)": (lambda: labelled_csv(profile_columns([profile])), f"{name}.csv", "text/csv", "table"),
-        "This profile (HTML)": (lambda: profile_page(profiles, profile), f"{name}.html", "text/html", "html"),
-    }
+    add_file("This profile (CSV)", lambda: labelled_csv(profile_columns([profile])), f"{name}.csv")
+    add_file("This profile (HTML)", lambda: profile_page(profiles, profile), f"{name}.html")
     if counted.value == "corpus":
-        label = f"All {len(profiles.all_profiles):,} (JSON)"
-        files[label] = (lambda: profiles_json(profiles), "profiles.json", "application/json", "save")
-    for label, (make_file, file, mime, icon) in files.items():
-        help_text = "All that was counted; it opens here again, *From a file*" if icon == "save" else None
-        icon, key = f":material/{icon}:", f"profile_{file.rpartition('.')[2]}"
-        st.download_button(label, make_file, file, mime, key, help_text, on_click="ignore", icon=icon)
+        label = f"All {len(profiles.all_profiles):,} profiles, to open here again (JSON)"
+        add_file(label, lambda: profiles_json(profiles), "profiles.json")
+    kind.draw_link(profile, model)
 
 
 def _profiles_of_model(model: LoadedModel) -> Profiles | None:

@@ -65,7 +65,6 @@ def draw_bars(
         share_bars(names, shares, chances, series_name=legend, title=title, form=form),
         key="profile_bars",
         grows=False,
-        toolbar=False,
         alt=f"{title} of {profile_name}, beside chance: {alt}",
     )
 

@@ -114,7 +114,6 @@ def draw(page: View) -> None:
         chart(
             role_map(roles.points, roles.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
             key="role_map",
-            toolbar=False,
             selection_mode="points",
             on_select=_choose_point,
             alt="Every head as a point, near to the heads that attend alike",
@@ -151,7 +150,6 @@ def _draw_card(selection: Selection, roles: TextRoles) -> None:
         role_bars(scores, labels, list(THRESHOLDS.values())),
         key="role_bars",
         min_share=0.65,
-        toolbar=False,
         alt=f"How far L{layer} H{head} fills each role",
     )
     figures = {name: roles.figures[name][place] for name in ("confidence", "entropy", "distance")}

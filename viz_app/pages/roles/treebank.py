@@ -16,11 +16,10 @@ from viz_app.pages.roles import relation
 from viz_app.pages.roles.shared import draw_grid
 from viz_app.shell import examples
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
-from viz_app.shell.downloads import table_button
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head
-from viz_app.shell.view import View
+from viz_app.shell.view import View, add_file
 from viz_app.shell.work import earlier_result, estimate_seconds, remember_works, wait_for, work
 
 MAX_MEGABYTES = 5  # of a treebank
@@ -55,7 +54,9 @@ def draw(page: View) -> None:
     with left:
         st.dataframe(rows, hide_index=True, key="relations", height=520, column_config=formats)
         model = ModelReference(selection.plain)
-        table_button("relations.csv", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()))
+        add_file(
+            "Relations (CSV)", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()), "relations.csv"
+        )
     with right:
         name = relation(options=[row["relation"] for row in rows])
         shares, directions = best_direction(tally, name)

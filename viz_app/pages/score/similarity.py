@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -24,7 +23,7 @@ from viz_app.shell import frame
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
-from viz_app.shell.view import View, chart
+from viz_app.shell.view import View, add_file, chart
 from viz_app.shell.work import estimate_seconds, wait_for, work
 
 MAX_CELLS = 90  # rows or columns of the map
@@ -75,10 +74,10 @@ def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
             cosine = two_digits(similarity.cosine)
             alt = f"What each pair of tokens of both sentences adds to their cosine of {cosine}"
             width = 220 + 30 * len(columns)
-            chart(figure, key="alike_map", min_width=width, toolbar=False, alt=alt)
+            chart(figure, key="alike_map", min_width=width, alt=alt)
     with st.container(key=results.key("parts")):
         _draw_largest(values, rows, columns)
-        _draw_files(model, head_mask, *sentences, are_stale=results.are_stale)
+        _add_files(model, head_mask, *sentences, are_stale=results.are_stale)
         if st.button("Ask on Why which words make them alike", icon=":material/psychology_alt:", key="alike_why"):
             state = st.session_state
             (state.text, state.pair), state.masked, state.target = sentences, (), "alike:A"
@@ -143,20 +142,13 @@ def _draw_largest(values: np.ndarray, rows: list[str], columns: list[str]) -> No
     st.dataframe(table, hide_index=True, width="stretch", column_config=formats)
 
 
-def _draw_files(model: LoadedModel, head_mask: np.ndarray, first: str, second: str, *, are_stale: bool) -> None:
-    """Draw the buttons of the parts of all tokens as files."""
+def _add_files(model: LoadedModel, head_mask: np.ndarray, first: str, second: str, *, are_stale: bool) -> None:
+    """Offer the parts of all tokens as files."""
     reference = ModelReference(model)
 
     def make_file(kind: str) -> bytes:
         similarity = wait_for(_compare_sentences(reference.get(), head_mask, first, second))
         return parts_csv(similarity) if kind == "csv" else picture_bytes(parts_picture(similarity), kind)
 
-    with st.container(horizontal=True, gap="small"):
-        for label, kind, mime, icon in (
-            ("All parts (CSV)", "csv", "text/csv", "table"),
-            ("Picture (SVG)", "svg", "image/svg+xml", "image"),
-            ("Picture (PNG)", "png", "image/png", "image"),
-        ):
-            file = (partial(make_file, kind), f"alike.{kind}", mime)
-            options: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": are_stale, "key": f"alike_{kind}"}
-            st.download_button(label, *file, on_click="ignore", **options)
+    for label, kind in (("All parts (CSV)", "csv"), ("Picture (SVG)", "svg"), ("Picture (PNG)", "png")):
+        add_file(label, partial(make_file, kind), f"alike.{kind}", disabled=are_stale)

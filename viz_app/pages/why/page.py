@@ -31,7 +31,7 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, is_current_example, open_example_text, toggle_mask
 from viz_app.shell.target import escape_names, show_missing_target
-from viz_app.shell.view import View, chart, write_note
+from viz_app.shell.view import View, add_file, chart, write_note
 from viz_app.shell.work import time_limit_message
 
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
@@ -125,7 +125,7 @@ def _draw_scores(page: View, scores: MethodScores, pending: list[str]) -> None:
         _draw_details(selection, scores, selected)
     if not scores.is_stale:
         show_attention_cautions(selection.run(gradients=True))
-    _draw_files(scores, trust)
+    _add_files(scores, trust)
 
 
 def _draw_trust(selection: Selection, scores: MethodScores) -> Trust | None:
@@ -187,7 +187,6 @@ def _draw_table(scores: MethodScores, trust: Trust | None, pending: list[str]) -
         min_width=220 + 30 * len(labels),
         on_select=partial(select_method, names, "methods"),
         selection_mode="points",
-        toolbar=False,
     )
     return selected
 
@@ -243,27 +242,11 @@ def _draw_details(selection: Selection, scores: MethodScores, selected: Method) 
             write_note(LAYER_READING)
 
 
-def _draw_files(scores: MethodScores, trust: Trust | None) -> None:
-    """Draw the buttons of the scores as files, and the link to the page Attention."""
+def _add_files(scores: MethodScores, trust: Trust | None) -> None:
+    """Offer the scores as files, and draw the link to the page Attention."""
     tokens = scores.encoding.tokens
-    with st.container(horizontal=True, gap="small"):
-        st.download_button(
-            "Scores (CSV)",
-            lambda: tidy_csv(scores.tables(), tokens),
-            "why.csv",
-            "text/csv",
-            on_click="ignore",
-            icon=":material/table:",
-            key="why_csv",
-        )
-        st.download_button(
-            "Scores and trust (NPZ)",
-            lambda: npz(scores.arrays(trust), tokens=tokens, methods=scores.names),
-            "why.npz",
-            "application/octet-stream",
-            on_click="ignore",
-            icon=":material/dataset:",
-            key="why_npz",
-        )
-        label = "See attention and its gradient, head by head"
-        st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")
+    add_file("Scores (CSV)", lambda: tidy_csv(scores.tables(), tokens), "why.csv")
+    arrays = scores.arrays
+    add_file("Scores and trust (NPZ)", lambda: npz(arrays(trust), tokens=tokens, methods=scores.names), "why.npz")
+    label = "See attention and its gradient, head by head"
+    st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")

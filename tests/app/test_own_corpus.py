@@ -203,7 +203,7 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
     assert in_words(found) in words(app) and f"Corpus: trees.conllu, {found.tokens:,} tokens." in words(app)
     exported_files(app)
     (file,) = (one for one in app.get("download_button") if "JSON" in one.proto.label)
-    assert file.proto.label == f"All {len(own.index.all_heads)} (JSON)"
+    assert file.proto.label == f"All {len(own.index.all_heads)} profiles, to open here again (JSON)"
     app = asked("token", piece="the")
     (token,) = token_profiles(own.index, ["the"])
     assert token_in_words(token) in words(app)

@@ -10,6 +10,7 @@ import typer
 from bert_core.refused import Refused
 from viz_app.cli import shared
 from viz_app.cli.shared import input_file, option
+from viz_app.cli.tables import print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import PairRow
@@ -76,11 +77,11 @@ def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) ->
     """Print the scores of the pairs as CSV, and a summary on stderr."""
     from bert_core.analysis.scoring import mostly_unknown
     from bert_core.run.scoring import score_pairs
-    from bert_core.studies.pairs import pairs_csv
+    from bert_core.studies.pairs import PAIR_COLUMNS, pair_values
 
     loaded = shared.load(model, device)
     scores = score_pairs(loaded, pairs, variant=variant, report=shared.ProgressPrinter())
-    typer.echo(pairs_csv(scores), nl=False)
+    print_csv(PAIR_COLUMNS, map(pair_values, scores), line_end="\n")
     preferred = [pair_score.preferred for pair_score in scores if pair_score.preferred is not None]
     if preferred:
         first = preferred.count("first")

@@ -28,10 +28,10 @@ def write_table(folder: Path, *rows: tuple[str, ...]) -> Path:
 def test_several_texts_are_predicted_one_after_another(headlight: Run, tiny_tagger_folder: Path) -> None:
     """An empty line stands between them; as JSON each has a line with what it has alone."""
     texts, model = ("The cat sat.", "a dog ran"), ("--model", tiny_tagger_folder, "--device", "cpu")
-    alone = [headlight("predict", text, *model)[1] for text in texts]
-    assert headlight("predict", *texts, *model) == (0, "\n".join(alone), "")
-    alone = [headlight("predict", text, "--json", *model)[1] for text in texts]
-    assert headlight("predict", *texts, "--json", *model) == (0, "".join(alone), "")
+    outputs = [headlight("predict", text, *model)[1] for text in texts]
+    assert headlight("predict", *texts, *model) == (0, "\n".join(outputs), "")
+    outputs = [headlight("predict", text, "--json", *model)[1] for text in texts]
+    assert headlight("predict", *texts, "--json", *model) == (0, "".join(outputs), "")
 
 
 def test_choices_have_their_probabilities(headlight: Run, tiny_chooser_folder: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
-from viz_app.cli.predict import HEAD_FORMS, has_answers, print_answers, print_choices, print_head, print_scores
+from viz_app.cli.predict import HEAD_FORMS, has_answers, print_head, print_rows, print_scores
 from viz_app.cli.shared import column, file_argument, input_file, option
 from viz_app.cli.tables import json_line
 
@@ -74,6 +74,7 @@ def answer(
     with questions in SQuAD's form, how many it answers rightly: exact match and F1.
     """
     from bert_core.studies.files import identify
+    from bert_core.studies.predictions import predict_rows
     from bert_core.studies.rows import Columns
     from bert_core.studies.texts import missing_columns_message
     from bert_core.task_heads import TASK_HEADS
@@ -97,7 +98,8 @@ def answer(
     elif is_squad:
         print_scores(loaded, file)
     else:
-        print_answers(loaded, TASK_HEADS["reader"], file, Columns(text or "", pair), 1)
+        columns, report = Columns(text or "", pair), shared.ProgressPrinter()
+        print_rows(predict_rows(loaded, TASK_HEADS["reader"], file, columns, report=report))
 
 
 def choose(
@@ -123,11 +125,13 @@ def choose(
     how often that is right.
     """
     import bert_core
+    from bert_core.studies.predictions import choose_rows
 
     if table is not None:
         if question is not None or as_json:
             raise Refused("--table is many questions instead of one, and what it gives is CSV")
-        print_choices(shared.load(model, device), table, text, choice or [], label)
+        loaded, report = shared.load(model, device), shared.ProgressPrinter()
+        print_rows(choose_rows(loaded, table, text, choice or [], label, report=report))
         return
     if text or choice or label:
         raise Refused("--text, --choice and --label name the columns of a table: give --table")

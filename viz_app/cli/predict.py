@@ -16,14 +16,9 @@ from viz_app.cli.tables import json_line, print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import ModelRun, Span
-    from bert_core.studies.lines import Line
-    from bert_core.studies.rows import Columns
+    from bert_core.records import ModelRun
+    from bert_core.studies.predictions import PredictionTable
     from bert_core.task_heads import Readout, TaskHead
-    from bert_core.tokenizer import Encoding
-
-READOUT_COLUMNS = ("row", "text", "title", "name", "number")
-ANSWER_COLUMNS = ("row", "question", "answer", "probability", "score", "start", "end", "no_answer", "no_answer_score")
 
 
 def predict(
@@ -58,7 +53,7 @@ def predict(
     With --choice, which of several answers it chooses. With --table and --text, what one head predicts of every row, as
     CSV; of questions in SQuAD's form, how many it answers rightly.
     """
-    if choice and (set(head or ()) - {"chooser"} or cut or (pair and table is None)):
+    if choice and (set(head or ()) - {"chooser"} or pair or cut):
         raise Refused("--choice asks the head chooser about several second texts: leave --head, --pair and --cut out")
     if table is not None:
         if texts or as_json or cut:
@@ -229,17 +224,12 @@ def _tag_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
 
 def _answer_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
     """Return the best answers, and the value of no answer, for JSON."""
-    best, no_answer = _best_spans(run, max_rows)
-    return {"answers": list(map(asdict, best)), "none": asdict(no_answer)}
-
-
-def _best_spans(run: ModelRun, count: int) -> tuple[tuple[Span, ...], Span]:
-    """Return the best answers, and the span that stands for no answer."""
     import bert_core
     from bert_core.analysis.spans import span_at
 
     assert run.spans is not None  # there is a reader and a context
-    return bert_core.best_spans(run.encoding, run.spans, count), span_at(run.encoding, run.spans, 0, 0)
+    best, no_answer = bert_core.best_spans(run.encoding, run.spans, max_rows), span_at(run.encoding, run.spans, 0, 0)
+    return {"answers": list(map(asdict, best)), "none": asdict(no_answer)}
 
 
 # ---------------------------------------------------------------------------- tables
@@ -260,12 +250,13 @@ def _predict_table(
     names: of the head; not needed if the model has a single trained head.
     """
     from bert_core.studies.files import identify
+    from bert_core.studies.predictions import choose_rows, predict_rows
     from bert_core.studies.rows import Columns
     from bert_core.studies.texts import missing_columns_message
 
     text, pair = columns
     if choices or label:
-        print_choices(loaded, file, text, choices, label)
+        print_rows(choose_rows(loaded, file, text, choices, label, report=shared.ProgressPrinter()))
         return
     if has_answers(file, text, pair):
         if set(names) - {"reader"}:
@@ -281,9 +272,15 @@ def _predict_table(
     if text is None or (pair is None and head.needs_pair):
         contents = "the texts (--text)" + " and that of the second texts (--pair)" * bool(head.needs_pair)
         raise Refused(missing_columns_message(identify(file), contents))
-    form = HEAD_FORMS.get(head.name)
-    table = _print_table_readouts if form is None or form.table is None else form.table
-    table(loaded, head, file, Columns(text, pair), top_k)
+    report = shared.ProgressPrinter()
+    print_rows(predict_rows(loaded, head, file, Columns(text, pair), max_rows=top_k, report=report))
+
+
+def print_rows(table: PredictionTable) -> None:
+    """Print the predictions for the rows of a table as CSV, and the sentence about them on stderr."""
+    if table.note:
+        shared.note(table.note)
+    print_csv(table.columns, table.rows)
 
 
 def has_answers(file: Path, *columns: str | None) -> bool:
@@ -300,118 +297,6 @@ def print_scores(loaded: LoadedModel, file: Path) -> None:
     typer.echo("\n".join(reader_scores(loaded, file, report=shared.note_progress).table()))
 
 
-def print_answers(loaded: LoadedModel, head: TaskHead, file: Path, columns: Columns, top_k: int) -> None:
-    """Print the best answer to each row, empty where no answer has a higher score, and its numbers, as CSV."""
-    rows = []
-    for line, run in _runs(loaded, file, columns, ("questions", "contexts"), 1):
-        (best,), no_answer = _best_spans(run, 1)
-        span_text = best.text if best.score >= no_answer.score else ""
-        numbers = (best.probability, best.score, best.start, best.end, no_answer.probability, no_answer.score)
-        rows.append((line.number, line.text, span_text, *numbers))
-    print_csv(ANSWER_COLUMNS, rows)
-
-
-def _print_table_readouts(loaded: LoadedModel, head: TaskHead, file: Path, columns: Columns, top_k: int) -> None:
-    """Print the readouts of a task head for each row of a table as CSV, a line for each number."""
-    rows = [
-        (line.number, line.text, readout.title, name, number)
-        for line, run in _runs(loaded, file, columns, ("texts", "texts"), top_k)
-        for readout in head.readouts(loaded, run, top_k)
-        for name, number in readout.rows
-    ]
-    if not rows:
-        raise Refused(f"{loaded.name} predicts nothing of {file.name} with the head {head.name}")
-    print_csv(READOUT_COLUMNS, rows)
-
-
-def _runs(
-    loaded: LoadedModel, file: Path, columns: Columns, units: tuple[str, str], top_k: int
-) -> Iterator[tuple[Line, ModelRun]]:
-    """Yield the rows of a table with their runs; at the end, truncated texts are noted on stderr.
-
-    units: names of the rows, and of the texts that are truncated, for the messages.
-    Raises Refused for a row that cannot be encoded, with its number.
-    """
-    import bert_core
-
-    report, count, truncated = shared.ProgressPrinter(), 0, 0
-    for line in shared.table_lines(file, columns):
-        try:
-            encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=loaded.config.max_position_embeddings)
-        except Refused as error:
-            raise Refused(f"row {line.number} of {file.name}: {error}") from error
-        count += 1
-        truncated += encoding.truncated_count > 0
-        yield line, bert_core.capture(loaded, encoding, top_k=top_k)
-        report(None, f"{count:,} {units[0]}")
-    if truncated:
-        shared.note(
-            f"{truncated:,} of {count:,} {units[1]} did not fit: what stands behind their beginning was not read"
-        )
-
-
-def print_choices(loaded: LoadedModel, file: Path, text: str | None, choices: list[str], label: str | None) -> None:
-    """Print the choice of each row, and the probabilities, as CSV; the accuracy is noted on stderr.
-
-    Raises Refused without a column of questions and two columns of choices.
-    """
-    from bert_core.run.multiple_choice import score_choices
-    from bert_core.studies.files import identify
-    from bert_core.studies.texts import missing_columns_message
-
-    if text is None or len(choices) < 2:
-        columns = "the questions (--text) and each that holds an answer (--choice, two or more)"
-        raise Refused(missing_columns_message(identify(file), columns))
-    questions, report = _read_questions(loaded, file, text, choices, label), shared.ProgressPrinter()
-    rows, correct = list[list[object]](), 0
-    for number, (row, pairs, answer) in enumerate(questions, 1):
-        scores, names = score_choices(loaded, tuple(pairs.values())), list(pairs)
-        best = scores.order[0]
-        correct += names[best] == answer
-        shares = dict(zip(names, scores.probabilities.tolist(), strict=True))
-        rows.append([row, scores.question, names[best], scores.choices[best], *(shares.get(name) for name in choices)])
-        if label is not None:
-            rows[-1].append(int(names[best] == answer))
-        report(number / len(questions), f"{number:,} of {len(questions):,} questions")
-    if label is not None:
-        shared.note(f"{correct:,} of {len(rows):,} right ({correct / len(rows):.1%})")
-    headings = ["row", "question", "chosen", "choice", *(f"p({name})" for name in choices)]
-    print_csv([*headings, *["right"] * (label is not None)], rows)
-
-
-def _read_questions(
-    loaded: LoadedModel, file: Path, text: str, choices: list[str], label: str | None
-) -> list[tuple[int, dict[str, Encoding], str]]:
-    """Return the number of each row, its encoded pairs by the columns of the choices, and the correct column.
-
-    Raises Refused for a row that has no question or choices, before the model runs.
-    """
-    from bert_core.run.multiple_choice import encode_choices
-    from bert_core.studies.rows import read_rows
-
-    loaded.require_head("chooser", "load a model for multiple choice")
-    rows = []
-    for row, fields, _ in read_rows(file, [text, *choices, *([] if label is None else [label])]):
-        names = [name for name in choices if fields[name].strip()]
-        try:
-            pairs = encode_choices(loaded, fields[text], [fields[name] for name in names])
-            answer = "" if label is None else _correct_column(fields[label].strip(), choices, names)
-        except Refused as error:
-            raise Refused(f"row {row} of {file.name}: {error}") from error
-        rows.append((row, dict(zip(names, pairs, strict=True)), answer))
-    if not rows:
-        raise Refused(f"{file.name} has no rows: there is nothing to ask")
-    return rows
-
-
-def _correct_column(label: str, choices: list[str], names: list[str]) -> str:
-    """Return the column that a label names, or numbers from 0. names: columns whose choice is not empty."""
-    name = choices[int(label)] if label.isascii() and label.isdigit() and int(label) < len(choices) else label
-    if name not in names:
-        raise Refused(f"{label!r:.60} is none of its choices: they are {', '.join(names)}, or their numbers from 0")
-    return name
-
-
 # ---------------------------------------------------------------------------- presentation of each task head
 
 
@@ -419,14 +304,12 @@ class HeadForm(NamedTuple):
     """How commands present the prediction of a task head, where its readouts are not enough.
 
     lines: lines with more details than the readouts of the head; None for the rows of its readouts.
-    table: prints what the head predicts of every row of a table; None for its readouts.
     consequence, values: of the former command of the head alone: the end of its message about a model without the head,
         and what it prints as JSON, with at most a given number of rows.
     """
 
     consequence: str
     lines: Callable[[LoadedModel, ModelRun], Iterator[str]] | None = None
-    table: Callable[[LoadedModel, TaskHead, Path, Columns, int], None] | None = None
     values: Callable[[ModelRun, int], dict[str, Any]] | None = None
 
 
@@ -434,5 +317,5 @@ HEAD_FORMS = {
     "next": HeadForm("it cannot say what follows", _next_lines),
     "detector": HeadForm("choose the discriminator of an ELECTRA", _detector_lines),
     "tagger": HeadForm("`headlight finetune` can teach it", _tag_lines, values=_tag_values),
-    "reader": HeadForm("`headlight finetune` can teach it", table=print_answers, values=_answer_values),
+    "reader": HeadForm("`headlight finetune` can teach it", values=_answer_values),
 }

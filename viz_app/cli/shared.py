@@ -21,7 +21,6 @@ from bert_core.unknown_tokens import current_counts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.studies.lines import Line
     from bert_core.studies.rows import Columns
     from bert_core.task_heads import TaskHead
     from bert_core.tokenizer import Encoding
@@ -206,15 +205,6 @@ def first_texts(path: Path) -> tuple[str, ...]:
     if first is None or not first.lines:
         raise Refused(f"{path.name} has no text in its first {MAX_REFERENCES} lines: nothing can stand in for a head")
     return tuple(line.text for line in first.lines)
-
-
-def table_lines(path: Path, columns: Columns) -> Iterator[Line]:
-    """Yield the rows of a table. Raises Refused for an invalid row anywhere in it, before the first one."""
-    from bert_core.studies.rows import check_rows, row_shards
-
-    check_rows(path, columns, pairs=columns.pair is not None)
-    for shard in row_shards(path, columns):
-        yield from shard.lines
 
 
 # ---------------------------------------------------------------------------- values of options

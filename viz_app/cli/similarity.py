@@ -86,9 +86,9 @@ def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> Non
     import numpy as np
 
     import bert_core
-    from bert_core.studies.rows import Columns
+    from bert_core.studies.rows import Columns, table_lines
 
-    lines = list(shared.table_lines(path, Columns(text, pair)))
+    lines = list(table_lines(path, Columns(text, pair)))
     texts = list(dict.fromkeys(side for line in lines for side in (line.text, line.pair or "")))
     report, units = shared.ProgressPrinter(), dict[str, np.ndarray]()
     for number, sentence in enumerate(texts, 1):

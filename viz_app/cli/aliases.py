@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
-from viz_app.cli.predict import HEAD_FORMS, has_answers, print_head, print_rows, print_scores
+from viz_app.cli.predict import FINETUNE_ADVICE, has_answers, head_lines, print_rows, print_scores
 from viz_app.cli.shared import column, file_argument, input_file, option
 from viz_app.cli.tables import json_line
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.records import ModelRun
 
 
 def nsp(
@@ -24,7 +30,7 @@ def nsp(
     """Whether the second text follows the first."""
     if not second.strip():
         raise Refused("there is no second text: type at least one word")
-    print_head("next", shared.load(model, device), first, second, cut=cut)
+    _print_head("next", "it cannot say what follows", shared.load(model, device), first, second, cut=cut)
 
 
 def replaced(
@@ -35,7 +41,8 @@ def replaced(
     device: shared.Device = "auto",
 ) -> None:
     """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
-    encoding = print_head("detector", shared.load(model, device), text, pair, cut=cut).encoding
+    loaded, advice = shared.load(model, device), "choose the discriminator of an ELECTRA"
+    encoding = _print_head("detector", advice, loaded, text, pair, cut=cut).encoding
     if encoding.mask_positions:
         shared.note(f"{model} has never read a {encoding.special_tokens.mask}: leave it out for a fair answer")
 
@@ -52,7 +59,8 @@ def tags(
     for number, text in enumerate(texts):
         if number and not as_json:
             typer.echo()
-        print_head("tagger", loaded, text, cut=cut, as_json=as_json)
+        values = _tag_values if as_json else None
+        _print_head("tagger", FINETUNE_ADVICE, loaded, text, cut=cut, values=values)
 
 
 def answer(
@@ -90,11 +98,12 @@ def answer(
     if file is not None and as_json:
         raise Refused("--json is for one question, and a file was given")
     loaded = shared.load(model, device)
-    loaded.require_head("reader", HEAD_FORMS["reader"].consequence)
+    loaded.require_head("reader", FINETUNE_ADVICE)
     if file is None:
         if not (context or "").strip():
             raise Refused("there is no context: type the text in which the answer stands")
-        print_head("reader", loaded, question or "", context, top_k=top_k, as_json=as_json)
+        values = _answer_values if as_json else None
+        _print_head("reader", FINETUNE_ADVICE, loaded, question or "", context, top_k=top_k, values=values)
     elif is_squad:
         print_scores(loaded, file)
     else:
@@ -145,3 +154,46 @@ def choose(
         return
     for index in scores.order:
         typer.echo(f"{scores.probabilities[index]:.3f}  {' '.join(scores.choices[index].split())}")
+
+
+def _print_head(
+    name: str, advice: str, loaded: LoadedModel, text: str, pair: str | None = None, *, cut: str = "", top_k: int = 5,
+    values: Callable[[ModelRun, int], dict[str, Any]] | None = None,
+) -> ModelRun:  # fmt: skip
+    """Print the prediction of one task head for a text, and return the run.
+
+    advice: end of the message about a model without the head. values: returns what is printed as JSON; None for lines.
+    Raises Refused if the model does not have the head trained.
+    """
+    import bert_core
+    from bert_core.task_heads import TASK_HEADS
+
+    loaded.require_head(name, advice)
+    run = bert_core.capture(shared.with_cuts(loaded, cut), shared.encode(loaded, text, pair), top_k=1)
+    if values is not None:
+        typer.echo(json_line(values(run, top_k)))
+    else:
+        readouts = TASK_HEADS[name].readouts(loaded, run, top_k)
+        typer.echo("\n".join(head_lines(name, loaded, run, readouts, titles=False)))
+    return run
+
+
+def _tag_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
+    """Return the tagged words and spans of a text for JSON."""
+    import bert_core
+
+    spans = [
+        {"kind": span.kind, "first": span.first, "last": span.last, "begun": span.has_begin_tag}
+        for span in bert_core.tagged_spans(run)
+    ]
+    return {"text": run.encoding.text, "words": list(map(asdict, bert_core.tagged_words(run))), "spans": spans}
+
+
+def _answer_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
+    """Return the best answers, and the value of no answer, for JSON."""
+    import bert_core
+    from bert_core.analysis.spans import span_at
+
+    assert run.spans is not None  # there is a reader and a context
+    best, no_answer = bert_core.best_spans(run.encoding, run.spans, max_rows), span_at(run.encoding, run.spans, 0, 0)
+    return {"answers": list(map(asdict, best)), "none": asdict(no_answer)}

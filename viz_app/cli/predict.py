@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.records import ModelRun
     from bert_core.studies.predictions import PredictionTable
     from bert_core.task_heads import Readout, TaskHead
+
+
+FINETUNE_ADVICE = "`headlight finetune` can teach it"
 
 
 def predict(
@@ -66,25 +68,24 @@ def predict(
         raise Refused("Missing argument 'TEXT': give a text, or --table and a file of many")
     loaded = shared.load(model, device)
     for number, sentence in enumerate(texts):
-        if number and not as_json:
-            typer.echo()
         if choice:
-            readouts = [_choice_readout(loaded, sentence, choice, top_k)]
-            if as_json:
-                _print_json({"chooser": readouts})
-            else:
-                typer.echo("\n".join(_readout_lines(readouts, titles=True)))
+            run, readouts = None, {"chooser": [_choice_readout(loaded, sentence, choice, top_k)]}
         else:
-            _predict_text(loaded, sentence, pair, head or (), top_k=top_k, as_json=as_json, cut=cut)
+            run, readouts = _predict_text(loaded, sentence, pair, head or (), top_k, cut)
+        if as_json:
+            typer.echo(json_line({name: [readout._asdict() for readout in rows] for name, rows in readouts.items()}))
+            continue
+        lines = [line for name, rows in readouts.items() for line in head_lines(name, loaded, run, rows, titles=True)]
+        typer.echo("\n".join(["", *lines] if number else lines))
 
 
 # ---------------------------------------------------------------------------- one text
 
 
 def _predict_text(
-    loaded: LoadedModel, text: str, pair: str | None, names: Sequence[str], *, top_k: int, as_json: bool, cut: str
-) -> None:
-    """Print what all trained heads predict of a text, or only those with these names.
+    loaded: LoadedModel, text: str, pair: str | None, names: Sequence[str], top_k: int, cut: str
+) -> tuple[ModelRun, dict[str, list[Readout]]]:
+    """Return the run of a text, and what all trained heads predict of it by their names, or those with these names.
 
     Raises Refused if all of them, or one of those that are named, predict nothing.
     """
@@ -105,33 +106,22 @@ def _predict_text(
         raise Refused(f"{loaded.name} predicts nothing of this text{with_head}: {' or '.join(advice)}")
     if lacks_word_head:
         shared.note(f"{loaded.name} {TASK_HEADS['words'].missing_reason(loaded)}: it cannot guess words")
-    if as_json:
-        _print_json({name: head_readouts for name, head_readouts in readouts.items() if head_readouts})
-        return
-    for name, head_readouts in readouts.items():
-        if head_readouts:
-            typer.echo("\n".join(_head_lines(name, loaded, run, head_readouts, titles=True)))
+    return run, {name: head_readouts for name, head_readouts in readouts.items() if head_readouts}
 
 
-def _print_json(predictions: Mapping[str, Sequence[Readout]]) -> None:
-    """Print the readouts of heads by their names as one JSON object."""
-    typer.echo(json_line({name: [readout._asdict() for readout in rows] for name, rows in predictions.items()}))
-
-
-def _head_lines(
-    name: str, loaded: LoadedModel, run: ModelRun, readouts: Sequence[Readout], *, titles: bool
+def head_lines(
+    name: str, loaded: LoadedModel, run: ModelRun | None, readouts: Sequence[Readout], *, titles: bool
 ) -> list[str]:
-    """Return the lines of a head's own form; for a head without one those of its readouts."""
-    form = HEAD_FORMS.get(name)
-    return _readout_lines(readouts, titles) if form is None or form.lines is None else list(form.lines(loaded, run))
+    """Return the lines of `HEAD_LINES` for the run of a head, or else a line for each row of its readouts.
 
-
-def _readout_lines(readouts: Sequence[Readout], titles: bool) -> list[str]:
-    """Return the rows of readouts as lines; with titles, they are indented below the title of each readout."""
+    titles: whether the rows are indented below the title of each readout.
+    """
+    if run is not None and name in HEAD_LINES:
+        return list(HEAD_LINES[name](loaded, run))
     lines = []
     for readout in readouts:
         lines += [readout.title] * titles
-        lines += [f"{'  ' * titles}{number:.3f}  {name}" for name, number in readout.rows]
+        lines += [f"{'  ' * titles}{number:.3f}  {row}" for row, number in readout.rows]
     return lines
 
 
@@ -143,29 +133,6 @@ def _choice_readout(loaded: LoadedModel, question: str, choices: Sequence[str], 
     scores = bert_core.choose(loaded, question, choices)
     rows = ((" ".join(scores.choices[index].split()), float(scores.probabilities[index])) for index in scores.order)
     return Readout("choice", tuple(rows)[:top_k])
-
-
-def print_head(
-    name: str, loaded: LoadedModel, text: str, pair: str | None = None, *, cut: str = "", top_k: int = 5,
-    as_json: bool = False,
-) -> ModelRun:  # fmt: skip
-    """Print the prediction of one task head for a text, in the form of its own former command, and return the run.
-
-    name: the head in `HEAD_FORMS`. top_k: rows of each readout. as_json: only for a head whose form has `values`.
-    Raises Refused if the model does not have the head trained.
-    """
-    import bert_core
-    from bert_core.task_heads import TASK_HEADS
-
-    form = HEAD_FORMS[name]
-    loaded.require_head(name, form.consequence)
-    run = bert_core.capture(shared.with_cuts(loaded, cut), shared.encode(loaded, text, pair), top_k=1)
-    if as_json and form.values is not None:
-        typer.echo(json_line(form.values(run, top_k)))
-    else:
-        readouts = TASK_HEADS[name].readouts(loaded, run, top_k)
-        typer.echo("\n".join(_head_lines(name, loaded, run, readouts, titles=False)))
-    return run
 
 
 def _trained_heads(loaded: LoadedModel, names: Sequence[str]) -> list[TaskHead]:
@@ -211,26 +178,12 @@ def _tag_lines(loaded: LoadedModel, run: ModelRun) -> Iterator[str]:
         yield f"{word.text:<{width}}  {word.label:<{tag_width}}  {word.probability:.3f}{mark}"
 
 
-def _tag_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
-    """Return the tagged words and spans of a text for JSON."""
-    import bert_core
-
-    spans = [
-        {"kind": span.kind, "first": span.first, "last": span.last, "begun": span.has_begin_tag}
-        for span in bert_core.tagged_spans(run)
-    ]
-    return {"text": run.encoding.text, "words": list(map(asdict, bert_core.tagged_words(run))), "spans": spans}
-
-
-def _answer_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
-    """Return the best answers, and the value of no answer, for JSON."""
-    import bert_core
-    from bert_core.analysis.spans import span_at
-
-    assert run.spans is not None  # there is a reader and a context
-    best, no_answer = bert_core.best_spans(run.encoding, run.spans, max_rows), span_at(run.encoding, run.spans, 0, 0)
-    return {"answers": list(map(asdict, best)), "none": asdict(no_answer)}
-
+# Lines that say more of the prediction of a head than its readouts.
+HEAD_LINES: Mapping[str, Callable[[LoadedModel, ModelRun], Iterator[str]]] = {
+    "next": _next_lines,
+    "detector": _detector_lines,
+    "tagger": _tag_lines,
+}
 
 # ---------------------------------------------------------------------------- tables
 
@@ -261,7 +214,7 @@ def _predict_table(
     if has_answers(file, text, pair):
         if set(names) - {"reader"}:
             raise Refused(f"--head is {', '.join(names)}: questions in SQuAD's form are for the head reader")
-        loaded.require_head("reader", HEAD_FORMS["reader"].consequence)
+        loaded.require_head("reader", FINETUNE_ADVICE)
         print_scores(loaded, file)
         return
     heads = _trained_heads(loaded, names)
@@ -295,27 +248,3 @@ def print_scores(loaded: LoadedModel, file: Path) -> None:
     from bert_core.training.answers import reader_scores
 
     typer.echo("\n".join(reader_scores(loaded, file, report=shared.note_progress).table()))
-
-
-# ---------------------------------------------------------------------------- presentation of each task head
-
-
-class HeadForm(NamedTuple):
-    """How commands present the prediction of a task head, where its readouts are not enough.
-
-    lines: lines with more details than the readouts of the head; None for the rows of its readouts.
-    consequence, values: of the former command of the head alone: the end of its message about a model without the head,
-        and what it prints as JSON, with at most a given number of rows.
-    """
-
-    consequence: str
-    lines: Callable[[LoadedModel, ModelRun], Iterator[str]] | None = None
-    values: Callable[[ModelRun, int], dict[str, Any]] | None = None
-
-
-HEAD_FORMS = {
-    "next": HeadForm("it cannot say what follows", _next_lines),
-    "detector": HeadForm("choose the discriminator of an ELECTRA", _detector_lines),
-    "tagger": HeadForm("`headlight finetune` can teach it", _tag_lines, values=_tag_values),
-    "reader": HeadForm("`headlight finetune` can teach it", values=_answer_values),
-}

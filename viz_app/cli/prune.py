@@ -50,12 +50,11 @@ def prune(
         smaller = prune_parts(loaded, pruning_plan.what, pruning_plan.first(share))
         part_kinds = [pruning_plan.what]
     else:
-        layer_numbers = shared.parse_numbers(layers, "--layers", "numbers", "4,5") if layers else []
         smaller = bert_core.pruned(
             loaded,
             shared.parse_heads(heads, config.num_attention_heads) if heads else [],
             neurons=shared.parse_neurons(neurons, config.intermediate_size) if neurons else [],
-            layers=range(config.num_hidden_layers) if layer_numbers is None else layer_numbers,
+            layers=_parse_layers(layers) if layers else [],
         )
         part_kinds = [kind for kind, text in (("heads", heads), ("neurons", neurons), ("layers", layers)) if text]
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
@@ -65,6 +64,14 @@ def prune(
         sum(parameter.numel() for parameter in version.model.parameters()) for version in (loaded, smaller)
     )
     typer.echo(f"{counts} and {after:,} of {before:,} parameters are left: {out}")
+
+
+def _parse_layers(text: str) -> list[int]:
+    """Return the numbers of `4,5`. Raises Refused for another form; the model checks whether the layers exist."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise Refused(f"--layers is {text!r}: write numbers with commas, as in 4,5") from error
 
 
 def prune_curve(

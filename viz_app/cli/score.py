@@ -40,7 +40,9 @@ def score(
     if pairs is not None:
         if pieces:
             raise Refused("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
-        _print_pairs(model, device, _read_pairs(pairs, text, pair), variant)
+        from bert_core.studies.pairs import read_pair_file
+
+        _print_pairs(model, device, read_pair_file(pairs, text, pair), variant)
         return
     if text or pair:
         raise Refused("--text and --pair name the columns of a table: give --pairs")
@@ -54,23 +56,6 @@ def score(
             for token, log_probability, is_special in values:
                 if not is_special:
                     typer.echo(f"  {log_probability:9.3f}  {token}")
-
-
-def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]:
-    """Return the pairs of a table by its columns, or of lines of plain text or of a .csv or .tsv without a header."""
-    from bert_core.studies.files import Format, identify
-    from bert_core.studies.pairs import pair_rows, read_pairs
-    from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
-    from bert_core.studies.texts import missing_columns_message
-
-    source = identify(path, tabs_in_text=True)
-    if text is not None and pair is not None:
-        return pair_rows((row, [fields[text], fields[pair]]) for row, fields, _ in read_rows(path, [text, pair]))
-    if text is not None or pair is not None or source.format in (Format.JSON_LINES, Format.JSON):
-        raise Refused(missing_columns_message(source, "the first sentences (--text) and that of the second (--pair)"))
-    if source.format not in (Format.TEXT, Format.CSV, Format.TSV):
-        raise Refused(f"{path.name} contains {source.format.value}: two sentences per line are needed")
-    return read_pairs(source.read_text(MAX_JSON_BYTES))
 
 
 def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:

@@ -29,8 +29,8 @@ def original_text(cell: str) -> str:
     return cell[1:] if _HAS_APOSTROPHE.match(cell) else cell
 
 
-def as_csv(rows: Iterable[Sequence[object]]) -> str:
+def as_csv(rows: Iterable[Sequence[object]], line_end: str = "\n") -> str:
     """Return rows as CSV text with safe cells, numbers in full precision, and an empty cell for None."""
     out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows([safe_cell(value) for value in row] for row in rows)
+    csv.writer(out, lineterminator=line_end).writerows([safe_cell(value) for value in row] for row in rows)
     return out.getvalue()

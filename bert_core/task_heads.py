@@ -143,6 +143,8 @@ class TaskHead:
     needs_pair: error message for a text without a second one, if the head needs two texts; otherwise empty.
     pair_advice: what a user of the app can do if a second text is needed.
     title, subtitle: heading of its section on a page, and one sentence about the prediction.
+    text_name, long_text_name: what the first text of a row of a table is, and the text that may be truncated.
+    table_columns: names of the values in each row of `table_rows`.
     """
 
     name: ClassVar[str]
@@ -157,6 +159,9 @@ class TaskHead:
     pair_advice: ClassVar[str] = "add a second sentence"
     title: ClassVar[str] = ""
     subtitle: ClassVar[str] = ""
+    text_name: ClassVar[str] = "text"
+    long_text_name: ClassVar[str] = "text"
+    table_columns: ClassVar[tuple[str, ...]] = ("title", "name", "number")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Accept heads of programs that override attributes and methods under their old names."""
@@ -240,6 +245,15 @@ class TaskHead:
             names = [f"{self.name} {output}" for output in range(len(values))]
         rows = sorted(zip(names, values.tolist(), strict=True), key=lambda row: -row[1])
         return [Readout(self.name, tuple(rows[:max_rows]))]
+
+    def table_rows(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[tuple[object, ...]]:
+        """Return the prediction in a run as rows of a table of many texts: by default a row for each number.
+
+        max_rows: as for `readouts`.
+        Returns the values of `table_columns` for each row.
+        """
+        readouts = self.readouts(loaded, run, max_rows)
+        return [(readout.title, name, number) for readout in readouts for name, number in readout.rows]
 
     # ------------------------------------------------------------------ targets
 
@@ -590,6 +604,9 @@ class AnswerSpanHead(TaskHead):
     pair_advice = "add the context as the second text"
     title = "What is the answer?"
     subtitle = "The part of B that answers the question in A, as this model was trained to find it."
+    text_name = "question"
+    long_text_name = "context"
+    table_columns = ("answer", "probability", "score", "start", "end", "no_answer", "no_answer_score")
 
     def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         return "qa_outputs.weight" in weights
@@ -610,6 +627,15 @@ class AnswerSpanHead(TaskHead):
             for span in ranked_spans(run.encoding, run.spans, max_rows)
         )
         return [Readout("answer", tuple(rows))]
+
+    def table_rows(self, loaded: LoadedModel, run: ModelRun, max_rows: int = 10) -> list[tuple[object, ...]]:
+        """Return one row: the best answer, which is empty if "no answer" has a higher score, and its numbers."""
+        if run.spans is None:
+            return []
+        (best,), no_answer = best_spans(run.encoding, run.spans, 1), span_at(run.encoding, run.spans, 0, 0)
+        text = best.text if best.score >= no_answer.score else ""
+        numbers = (best.probability, best.score, best.start, best.end, no_answer.probability, no_answer.score)
+        return [(text, *numbers)]
 
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
         super().check(loaded, encoding, target)

@@ -401,7 +401,7 @@ def test_no_page_imports_another() -> None:
 
 def test_pages_are_given_their_places() -> None:
     """A page draws in the places of the `View` that it receives, and in no other place of the window."""
-    functions = {"page_place", "write_reading", "current_view", "make_view"}
+    functions = {"page_place", "current_view", "make_view"}
     for module, file in modules().items():
         if module.startswith("viz_app.pages."):
             imported = {

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from bert_core.csv_cells import as_csv
 from bert_core.records import PairRow, PairScore
 from bert_core.refused import Refused, require_instances, validate_arguments
+from bert_core.studies.files import Format, identify
+from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
+from bert_core.studies.texts import missing_columns_message
 
 MAX_PAIRS = 1_000
 MAX_SENTENCE_CHARACTERS = 2_000
@@ -43,6 +47,22 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
         _check_count(len(lines))
         return [_pair_from_columns(number, fields, header, columns) for number, fields in lines]
     return pair_rows(lines)
+
+
+def read_pair_file(path: Path, text: str | None = None, pair: str | None = None) -> list[PairRow]:
+    """Read sentence pairs from the columns of a table, or as `read_pairs` from plain text or a table without a header.
+
+    text, pair: columns of the first and of the second sentences; both or neither.
+    Raises Refused as `read_pairs`, for a missing column, and for another kind of file.
+    """
+    source = identify(path, tabs_in_text=True)
+    if text is not None and pair is not None:
+        return pair_rows((row, [fields[text], fields[pair]]) for row, fields, _ in read_rows(path, [text, pair]))
+    if text is not None or pair is not None or source.format in (Format.JSON_LINES, Format.JSON):
+        raise Refused(missing_columns_message(source, "the first sentences (--text) and that of the second (--pair)"))
+    if source.format not in (Format.TEXT, Format.CSV, Format.TSV):
+        raise Refused(f"{path.name} contains {source.format.value}: two sentences per line are needed")
+    return read_pairs(source.read_text(MAX_JSON_BYTES))
 
 
 def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:

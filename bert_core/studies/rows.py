@@ -99,6 +99,13 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
         )
 
 
+def table_lines(path: Path, columns: Columns) -> Iterator[Line]:
+    """Yield the rows of a table, after `check_rows`, with a second text in each row if `columns` has one."""
+    check_rows(path, columns, pairs=columns.pair is not None)
+    for shard in row_shards(path, columns):
+        yield from shard.lines
+
+
 def row_shards(
     path: Path, columns: Columns, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
 ) -> Iterator[Shard]:

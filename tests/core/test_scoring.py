@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as some
 from bert_core import LoadedModel, pseudo_log_likelihood, score_pairs
 from bert_core.analysis.scoring import align_columns, pair_columns
 from bert_core.records import PairRow
-from bert_core.studies.pairs import MAX_PAIRS, PAIR_COLUMNS, pairs_csv, read_pairs
+from bert_core.refused import Refused
+from bert_core.studies.pairs import MAX_PAIRS, PAIR_COLUMNS, pairs_csv, read_pair_file, read_pairs
 from tests.near import assert_near
 
 TOKENS = some.lists(some.sampled_from("abc"), max_size=12)
@@ -198,3 +200,16 @@ def test_pairs_need_a_word_head(tiny_loaded: LoadedModel) -> None:
         score_pairs(headless, [PairRow(1, "a cat", "a dog")])
     with pytest.raises(ValueError, match="variant 'new' is unknown"):
         score_pairs(tiny_loaded, [PairRow(1, "a cat", "a dog")], variant="new")
+
+
+def test_a_file_of_pairs_is_read_by_its_columns_or_its_lines(tmp_path: Path) -> None:
+    """Both give the same pairs; one column alone, and JSON without columns, are refused with the columns."""
+    lines, table = tmp_path / "pairs.txt", tmp_path / "pairs.jsonl"
+    lines.write_text("a cat\ta dog\n", encoding="utf-8")
+    table.write_text('{"good": "a cat", "bad": "a dog", "n": 1}\n', encoding="utf-8")
+    assert read_pair_file(lines) == read_pair_file(table, "good", "bad") == [PairRow(1, "a cat", "a dog")]
+    for path, columns in ((table, ()), (table, ("good",)), (lines, ("good", "bad"))):
+        with pytest.raises(Refused):
+            read_pair_file(path, *columns)
+    with pytest.raises(Refused, match=r"fields are good, bad, n"):
+        read_pair_file(table)

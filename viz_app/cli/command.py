@@ -23,6 +23,7 @@ from bert_core.refused import Refused
 from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
+    aliases,
     compare,
     draw,
     explain,
@@ -50,10 +51,9 @@ app = typer.Typer(
     help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 COMMANDS = (
-    predict.predict, predict.nsp, predict.replaced, predict.tags, score.score, heads.heads, heads.roles,
-    study.faithfulness, draw.attention, predict.answer, predict.choose, patch.patch, probe.probe, neurons.neurons,
-    compare.compare_models, profiles.profile, similarity.similarity, explain.explain, search.index, search.search,
-    prune.prune, prune.prune_curve,
+    predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, patch.patch,
+    probe.probe, neurons.neurons, compare.compare_models, profiles.profile, similarity.similarity, explain.explain,
+    search.index, search.search, prune.prune, prune.prune_curve,
 )  # fmt: skip
 TRAINING = (
     train.pretrain, train.finetune, train.evaluate, train.tune_lens, train.train_captioner, train.evaluate_captioner,
@@ -62,6 +62,8 @@ app.command("app")(serve.open_app)
 app.command("models")(serve.list_models)
 for command in (*COMMANDS, *TRAINING):
     app.command()(command)
+for former in (aliases.nsp, aliases.replaced, aliases.tags, aliases.answer, aliases.choose):
+    app.command(hidden=True)(former)
 app.command("dossier", hidden=True)(profiles.dossier)
 app.add_typer(lessons.app, name="lessons")
 # Commands that start again with the settings of malloc.

@@ -10,6 +10,7 @@ import typer
 from bert_core.refused import Refused
 from viz_app.cli import shared
 from viz_app.cli.shared import input_file, option
+from viz_app.cli.tables import print_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import PairRow
@@ -39,7 +40,9 @@ def score(
     if pairs is not None:
         if pieces:
             raise Refused("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
-        _print_pairs(model, device, _read_pairs(pairs, text, pair), variant)
+        from bert_core.studies.pairs import read_pair_file
+
+        _print_pairs(model, device, read_pair_file(pairs, text, pair), variant)
         return
     if text or pair:
         raise Refused("--text and --pair name the columns of a table: give --pairs")
@@ -55,32 +58,15 @@ def score(
                     typer.echo(f"  {log_probability:9.3f}  {token}")
 
 
-def _read_pairs(path: Path, text: str | None, pair: str | None) -> list[PairRow]:
-    """Return the pairs of a table by its columns, or of lines of plain text or of a .csv or .tsv without a header."""
-    from bert_core.studies.files import Format, identify
-    from bert_core.studies.pairs import pair_rows, read_pairs
-    from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
-    from bert_core.studies.texts import missing_columns_message
-
-    source = identify(path, tabs_in_text=True)
-    if text is not None and pair is not None:
-        return pair_rows((row, [fields[text], fields[pair]]) for row, fields, _ in read_rows(path, [text, pair]))
-    if text is not None or pair is not None or source.format in (Format.JSON_LINES, Format.JSON):
-        raise Refused(missing_columns_message(source, "the first sentences (--text) and that of the second (--pair)"))
-    if source.format not in (Format.TEXT, Format.CSV, Format.TSV):
-        raise Refused(f"{path.name} contains {source.format.value}: two sentences per line are needed")
-    return read_pairs(source.read_text(MAX_JSON_BYTES))
-
-
 def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) -> None:
     """Print the scores of the pairs as CSV, and a summary on stderr."""
     from bert_core.analysis.scoring import mostly_unknown
     from bert_core.run.scoring import score_pairs
-    from bert_core.studies.pairs import pairs_csv
+    from bert_core.studies.pairs import PAIR_COLUMNS, pair_values
 
     loaded = shared.load(model, device)
     scores = score_pairs(loaded, pairs, variant=variant, report=shared.ProgressPrinter())
-    typer.echo(pairs_csv(scores), nl=False)
+    print_csv(PAIR_COLUMNS, map(pair_values, scores), line_end="\n")
     preferred = [pair_score.preferred for pair_score in scores if pair_score.preferred is not None]
     if preferred:
         first = preferred.count("first")

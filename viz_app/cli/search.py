@@ -15,7 +15,7 @@ from bert_core.studies.settings import IndexSettings
 from viz_app.cli import shared
 from viz_app.cli.options import options
 from viz_app.cli.shared import file_argument, option, output_file
-from viz_app.cli.tables import write_json
+from viz_app.cli.tables import write_csv, write_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.search import Match, Matches
@@ -147,7 +147,9 @@ def search(
     for message in matches.broken:
         shared.note(message)
     if out is not None and kind == "csv":
-        shared.write_file(out, _matches_csv(matches))
+        rows = [{**row, "also": " ".join(map(str, row["also"]))} for row in _match_rows(matches)]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        write_csv(names, ([row.get(name) for name in names] for row in rows), out)
     elif out is not None:
         query = {
             "model": corpus.model, "text": text, "tokens": positions, "depth": depth, "heads": pairs,
@@ -227,12 +229,3 @@ def _match_rows(matches: Matches) -> list[dict[str, Any]]:
     """Return the values of each match by the names of their columns."""
     rows = ({name: value for name, value in asdict(match).items() if name != "labels"} for match in matches.matches)
     return [row | dict(match.labels) for row, match in zip(rows, matches.matches, strict=True)]
-
-
-def _matches_csv(matches: Matches) -> str:
-    """Return the matches as CSV."""
-    from bert_core.csv_cells import as_csv
-
-    rows = [{**row, "also": " ".join(map(str, row["also"]))} for row in _match_rows(matches)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return as_csv([names, *([row.get(name) for name in names] for row in rows)])

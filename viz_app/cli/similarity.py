@@ -86,11 +86,9 @@ def _print_cosines(loaded: LoadedModel, path: Path, text: str, pair: str) -> Non
     import numpy as np
 
     import bert_core
-    from bert_core.studies.rows import Columns, check_rows, row_shards
+    from bert_core.studies.rows import Columns, table_lines
 
-    columns = Columns(text, pair)
-    check_rows(path, columns, pairs=True)
-    lines = [line for shard in row_shards(path, columns) for line in shard.lines]
+    lines = list(table_lines(path, Columns(text, pair)))
     texts = list(dict.fromkeys(side for line in lines for side in (line.text, line.pair or "")))
     report, units = shared.ProgressPrinter(), dict[str, np.ndarray]()
     for number, sentence in enumerate(texts, 1):

@@ -38,12 +38,18 @@ def print_table(columns: Mapping[str, str], rows: Iterable[Sequence[object]]) ->
     typer.echo(text_table(columns, rows))
 
 
-def print_csv(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below their headings as CSV."""
-    from viz_app.export.tables import labelled_csv
+def print_csv(headings: Sequence[str], rows: Iterable[Sequence[object]], *, line_end: str = "\r\n") -> None:
+    """Print rows below their headings as CSV, with a question mark for half of a surrogate pair, which has no UTF-8."""
+    from bert_core.csv_cells import as_csv
 
-    columns = {heading: [row[index] for row in rows] for index, heading in enumerate(headings)}
-    typer.echo(labelled_csv(columns).decode(), nl=False)
+    typer.echo(as_csv([headings, *rows], line_end).encode("utf-8", "replace").decode(), nl=False)
+
+
+def write_csv(headings: Sequence[str], rows: Iterable[Sequence[object]], path: Path) -> None:
+    """Write rows below their headings to a file as CSV, atomically."""
+    from bert_core.csv_cells import as_csv
+
+    write_file(path, as_csv([headings, *rows]))
 
 
 def json_line(value: object) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bert_core.progress import print_progress
 from bert_core.refused import Refused
 from bert_core.settings import options_of
 from bert_core.training.settings import (
@@ -81,7 +80,6 @@ def pretrain(
         device=device,
         save_every=save_every,
         evaluate_every=evaluate_every,
-        report=print_progress,
     )
 
 
@@ -140,15 +138,15 @@ def finetune(
         if label is not None or pair is not None:
             raise Refused(f"--label and --pair name columns of {train.name}: name that of the texts too, by --text")
         reader_settings = answer_settings(**settings.keywords, **lengths)
-        finetune_reader(train, folder, reader_settings, skip_broken=skip_broken, report=print_progress, **run)
+        finetune_reader(train, folder, reader_settings, skip_broken=skip_broken, **run)
         return
     if not source.is_table and text is None and pair is None:
         tag_label = label or ("upos" if source.format is Format.TREEBANK else "last")
-        finetune_tags(train, folder, text_settings, label=tag_label, word=word, report=print_progress, **run)
+        finetune_tags(train, folder, text_settings, label=tag_label, word=word, **run)
         return
     if text is None or label is None:
         raise Refused(missing_columns_message(source, "the texts (--text) and that of the classes (--label)"))
-    finetune_classes(train, folder, text_settings, text=text, label=label, pair=pair, report=print_progress, **run)
+    finetune_classes(train, folder, text_settings, text=text, label=label, pair=pair, **run)
 
 
 def evaluate(
@@ -292,7 +290,6 @@ def tune_lens(
         column=text_column,
         cache=cache,
         save_every=save_every,
-        report=print_progress,
     )
 
 
@@ -320,7 +317,6 @@ def train_captioner(
         device=best_device(device),
         save_every=save_every,
         evaluate_every=evaluate_every,
-        report=print_progress,
     )
 
 

@@ -172,11 +172,6 @@ def add_file(label: str, make: Callable[[], bytes | str], name: str, *, disabled
     current_view().files[name] = ExportFile(label, make, name, disabled)
 
 
-def write_reading(lines: str) -> None:
-    """Write how to read the figure; see `View.read`."""
-    current_view().read(lines)
-
-
 def write_note(line: str, place: DeltaGenerator | None = None) -> None:
     """Write a small line of Markdown with its technical terms explained. place: its container, if not that of `st`."""
     (st if place is None else place).caption(mark_terms(line), unsafe_allow_html=True)

@@ -87,12 +87,10 @@ def _draw_switches(
     head_grid(
         layers=layers,
         heads=heads,
-        thumbnails=None,
         values=effect,
         signed=True,
         unit=f"change of the answer when the head is off, in {unit}",
         mode="switch",
-        selected=None,
         off=selection.off,
         existing=full_run.existing_heads,
         titles=titles,

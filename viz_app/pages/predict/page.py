@@ -31,7 +31,6 @@ from viz_app.shell.view import View, chart, write_note
 
 MAX_GAPS = 8  # masked positions whose predictions are drawn
 MAX_WORDS, MAX_BUTTONS = 10, 6  # of a gap, as bars and as buttons
-INPUT_HINT_HEADS = ("reader", "chooser")  # task heads that say without a prediction which text they need
 GAPS_AND_PAIRS = ("words", "next")  # task heads of pre-training, drawn side by side below those of fine-tuning
 CLASS_READING = (
     "**How to read this:** each bar is the probability of a class; {sum}. "
@@ -62,7 +61,7 @@ def draw(page: View) -> None:
     heads = [head for head in trained_heads(model) if head.gives_predictions]
     fine_tuned = [head for head in heads if head.name not in GAPS_AND_PAIRS]
     for head in fine_tuned:
-        if head.prediction_of(run) is not None or head.name in INPUT_HINT_HEADS:
+        if head.prediction_of(run) is not None or head.needs_pair:  # without one it says which text it needs
             DRAWINGS.get(head.name, partial(_draw_readouts, head))(page, run)
     words, pairs = (TASK_HEADS[name] for name in GAPS_AND_PAIRS)
     titled = [*fine_tuned, *[words] * (words in heads or not fine_tuned)]

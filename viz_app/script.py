@@ -100,7 +100,7 @@ def _home() -> Page:
 
 def _streamlit_page(page: Page, *, is_default: bool) -> StreamlitPage:
     """Return a page as Streamlit's navigation takes it."""
-    title, help_text = translate(page.title), translate(page.question)
+    title, help_text = translate(page.title), translate(page.line)
     draw_page = partial(_draw, page)
     return st.Page(draw_page, title=title, icon=page.icon, url_path=page.path, default=is_default, help=help_text)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
@@ -29,7 +28,15 @@ from viz_app.shell.markdown import SPECIAL_TOKENS, error_sentence, escape_markdo
 from viz_app.shell.models import ModelReference, model_settings, selected_model, show_load_error
 from viz_app.shell.notices import show_link_notices, show_text_notices, show_unknown_tokens, status_line
 from viz_app.shell.params import Page, Param, merge_params, select, toggle
-from viz_app.shell.selection import EXAMPLES, NO_TOKENS, SELECTION, Selection, open_example_text, toggle_mask
+from viz_app.shell.selection import (
+    EXAMPLES,
+    NO_TOKENS,
+    SELECTION,
+    Selection,
+    open_example_text,
+    toggle_mask,
+    words_to_mask,
+)
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 from viz_app.shell.view import current_view, page_place, write_note
 from viz_app.streamlit_compat import StreamlitPage
@@ -37,6 +44,7 @@ from viz_app.streamlit_compat import StreamlitPage
 P = ParamSpec("P")
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
+MASKED_TEXTS = "_masked_texts"  # session key: the words that were masked when the text was changed
 STREAMLIT_PAGES = "_ways"  # session key of the pages of this run, as Streamlit links them, by their paths
 
 lecture = toggle("lecture")
@@ -62,7 +70,7 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
         keep_history(address.history_params(), names_view=page is not pages[0])
     with page_place("settings"):
         _settings(models=page.models)
-    with page_place("strip"):
+    with page_place("notices"):
         if page.models:
             show_load_error()
         state[SELECTION] = _frame(page, pages, notices) if page.text else None
@@ -121,8 +129,7 @@ def fade_stale() -> None:
 def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     """Draw a page, with errors in the place of its figure."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
-        if page.subtitle is not None:
-            title(translate(page.question), translate(page.subtitle) if page.subtitle else "")
+        title(translate(page.title), translate(page.line))
         try:
             streamlit_page.run()
         finally:  # also if the page ended early
@@ -133,19 +140,15 @@ def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
             st.session_state[STATUS].caption(status_line(selection.current_selection()))
 
 
-def title(question: str, subtitle: str, container: DeltaGenerator | None = None) -> None:
-    """Draw the heading of a page and the subtitle, which is a tooltip in lecture mode.
-
-    container: the place of titles by default.
-    """
-    container = page_place("title") if container is None else container
-    if current_look().lecture:
-        container.header(question, anchor=False, help=subtitle or None)
-        return
-    with container.container(key=f"title_{question}", gap=None):
-        st.header(question, anchor=False)
-        if subtitle:
-            write_note(subtitle)
+def title(name: str, line: str) -> None:
+    """Draw the title of a page and the line about it, which is a tooltip in lecture mode."""
+    with page_place("title").container(key="title", horizontal=True, vertical_alignment="bottom", gap="small"):
+        if current_look().lecture:
+            st.title(name, anchor=False, help=line or None, width="content")
+            return
+        st.title(name, anchor=False, width="content")
+        if line:
+            write_note(line)
 
 
 def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection | None:
@@ -174,13 +177,19 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
             label = translate("Begin with “{text}”").format(text=first.text)
             st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
+    if (texts := state.pop(MASKED_TEXTS, None)) and loaded.has_head("words") and not original.mask_positions:
+        state.masked = words_to_mask(original, texts)
+        if state.masked:
+            names = ", ".join(f"“{escape_markdown(original.word_text(word)[:40])}”" for word in state.masked)
+            write_note(translate("{names} is masked; click another word to mask it.").format(names=names))
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
     current = Selection(ModelReference(loaded), encoding, original, None, off)
-    label = translate("Tokens; click a word to hide it or show it again")
-    token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
+    label = translate("Tokens; click a word to mask it or show it again")
+    with page_place("strip"):
+        token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
     show_text_notices(current, keep_place=page.switches)
     return with_target(current)
 
@@ -197,12 +206,17 @@ def _text_inputs(page_examples: list[Example], *, has_next_sentence: bool) -> No
 
     has_next_sentence: whether the model predicts if the second text follows.
     """
-    row = page_place("text").container(horizontal=True, vertical_alignment="bottom")
+    first, second = page_place("text").columns([3, 2], gap="small")
     placeholder = translate("Type a sentence")
-    selection.text(row, label=translate("Sentence"), on_change=_receive_text, placeholder=placeholder)
-    placeholder = translate("Optional: does this one follow?") if has_next_sentence else translate("Optional")
-    selection.pair(row, label=translate("Second sentence"), on_change=_receive_text, placeholder=placeholder)
-    with row.popover(translate("Examples"), width="content", key=EXAMPLES, on_change="rerun") as popover:
+    hidden: dict[str, Any] = {"label_visibility": "collapsed"}
+    pairs = {example.pair for example in (*examples.all_examples(), *page_examples)}
+    label = translate("Sentence")
+    selection.text(first, label=label, on_change=_receive_text, args=(pairs,), placeholder=placeholder, **hidden)
+    optional = translate("Second sentence (optional): does it follow?")
+    placeholder = optional if has_next_sentence else translate("Second sentence (optional)")
+    label = translate("Second sentence")
+    selection.pair(second, label=label, on_change=_receive_pair, placeholder=placeholder, **hidden)
+    with page_place("examples").popover(translate("Examples"), key=EXAMPLES, on_change="rerun") as popover:
         if popover.open:
             _examples(page_examples)
 
@@ -216,9 +230,20 @@ def _examples(page_examples: list[Example]) -> None:
             st.button(label, key=f"{kind} {index}", on_click=open_example_text, args=(example,), width="stretch")
 
 
-def _receive_text() -> None:
-    """Reset what refers to the previous text; a callback."""
+def _receive_text(example_pairs: Collection[str]) -> None:
+    """Reset what refers to the previous text, and remove the second text if it belongs to an example; a callback."""
+    if st.session_state.pair in example_pairs:
+        st.session_state.pair = ""
+    _receive_pair()
+
+
+def _receive_pair() -> None:
+    """Reset what refers to the previous texts; a callback. The masks are made again in the new ones."""
     state = st.session_state
+    previous: Selection | None = state[SELECTION]
+    if previous is not None and state.masked:
+        words = [word for word in state.masked if word < previous.original.word_count]
+        state[MASKED_TEXTS] = [previous.original.word_text(word) for word in words]
     state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
     state.update(NO_EDITS)
     kind = state.target.partition(":")[0]

@@ -21,6 +21,7 @@ from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_i
 from viz_app.shell.selection import Selection
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
+MAX_LISTED_HEADS = 30
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 
 
@@ -117,17 +118,27 @@ def heads_off(loaded: LoadedModel) -> np.ndarray:
 
 
 def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
-    """Write which heads are off, in one line. keep_place: write it also if none is, so that nothing below moves."""
+    """Draw the button that switches all heads on again, which says how many are off and, as a tooltip, which.
+
+    keep_place: whether it is drawn also if none is off, so that nothing below it moves.
+    """
     if not off and not keep_place:
         return
-    names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
-    if len(off) > 8:
-        names += translate(" and {many} more").format(many=len(off) - 8)
-    sentence = translate("1 head is off: {names}") if len(off) == 1 else translate("{many} heads are off: {names}")
-    line = f":orange[:material/visibility_off:] {sentence.format(many=len(off), names=names)}"
-    with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(line if off else translate("All heads are on."))
-        st.button(translate("Restore"), on_click=_restore_heads, key="restore_heads", disabled=not off)
+    names = ", ".join(f"L{layer} H{head}" for layer, head in off[:MAX_LISTED_HEADS])
+    if len(off) > MAX_LISTED_HEADS:
+        names += translate(" and {many} more").format(many=len(off) - MAX_LISTED_HEADS)
+    sentence = translate("1 head is off") if len(off) == 1 else translate("{many} heads are off")
+    restore = translate("Switch all on")
+    label = f":orange[:material/visibility_off: **{sentence.format(many=len(off))}**] · {restore}"
+    with st.container(key="heads_off"):
+        st.button(
+            label if off else translate("All heads are on"),
+            on_click=_restore_heads,
+            key="restore_heads",
+            disabled=not off,
+            help=names or None,
+            type="tertiary",
+        )
 
 
 def _restore_heads() -> None:

@@ -18,8 +18,8 @@ from viz_app.shell.heads import show_heads_off
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.selection import Selection, toggle_mask
-from viz_app.shell.view import write_note
+from viz_app.shell.selection import Selection, longest_word, toggle_mask
+from viz_app.shell.view import page_place, write_note
 from viz_app.shell.work import seconds_taken
 
 
@@ -66,7 +66,8 @@ def show_text_notices(current: Selection, *, keep_place: bool) -> None:
                 "{model} has no trained output for words or two sentences, so it makes no such predictions."
             )
         st.info(with_help(sentence.format(model=name)))
-    show_heads_off(current.off, keep_place=keep_place)
+    with page_place("heads_off"):
+        show_heads_off(current.off, keep_place=keep_place)
     show_edits(loaded.edits, encoding)
 
 
@@ -96,9 +97,8 @@ def show_attention_cautions(run: ModelRun) -> None:
 
 def show_no_mask(current: Selection, sentence: str) -> None:
     """Write a sentence, with a button that masks the longest word of the text."""
-    original = current.original
-    word = max(range(original.word_count), key=lambda number: len(original.word_text(number)))
-    label = f"Hide “{escape_markdown(original.word_text(word)[:40])}”"
+    word = longest_word(current.original)
+    label = f"Mask “{escape_markdown(current.original.word_text(word)[:40])}”"
     example_button(sentence, label, toggle_mask, TokenClick(word), current.first_word)
 
 
@@ -108,7 +108,6 @@ def status_line(current: Selection) -> str:
     name = escape_markdown(shown_name(current.loaded.name))
     seconds = seconds_taken()
     parts = [
-        translate("click a word to hide it"),
         translate("{tokens} tokens of {most}").format(
             tokens=len(current.encoding), most=config.max_position_embeddings
         ),

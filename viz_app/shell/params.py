@@ -16,9 +16,11 @@ from bert_core.refused import Refused
 from bert_core.settings import Settings, option_of
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import help_on_terms, with_special_tokens
+from viz_app.texts import PageTexts
 
 DEFAULT = object()  # stands for the default
-GROUPS = ("See", "Explain", "Change", "Study", "Learn")  # of pages, in the order of the navigation
+# Of pages, in the order of the navigation.
+GROUPS = ("Look", "Explain", "Intervene", "Corpus", "Sentences", "Train", "Learn")
 
 Head = tuple[int, int]  # layer, head
 Value = TypeVar("Value")
@@ -205,10 +207,8 @@ def number(
 class Page:
     """A page, as its package declares it; `page.draw` there draws it.
 
-    path: in the address, and the name of the package. title, icon: in the navigation.
-    group: one of `GROUPS`, under which the navigation lists it; "" for the page on which a visit starts.
-    question: what the page answers; its heading, and its tooltip in the navigation.
-    subtitle: one sentence below the heading; None for a page that draws its own heading.
+    texts: of its file, whose name is the path of the page in the address and the name of its package.
+    icon: in the navigation. group: one of `GROUPS`, under which the navigation lists it; "" for the first page.
     params: what its address contains, in addition to what all pages share.
     example: what a new visitor sees who opens this page first; the first of all examples if None.
     text: whether the page is about the shared text. models: whether a model can be selected. switches: whether heads
@@ -216,18 +216,30 @@ class Page:
     server.
     """
 
-    path: str
-    title: str
+    texts: PageTexts
     icon: str
     group: str = field(kw_only=True)
-    question: str = field(kw_only=True)
-    subtitle: str | None = ""
     params: tuple[Param[Any], ...] = ()
     example: Example | None = None
     text: bool = True
     models: bool = True
     switches: bool = False
     is_local: bool = False
+
+    @property
+    def path(self) -> str:
+        """The path in the address."""
+        return self.texts.path
+
+    @property
+    def title(self) -> str:
+        """The title, which the navigation shows too."""
+        return self.texts["title"]
+
+    @property
+    def line(self) -> str:
+        """The sentence below the title, which is its tooltip in the navigation."""
+        return self.texts["line"]
 
 
 def merge_params(groups: Iterable[Iterable[Param[Any]]]) -> dict[str, Param[Any]]:

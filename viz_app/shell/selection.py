@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,6 +154,24 @@ def is_current_example(example: Example) -> bool:
 def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
     """Mask the clicked word, or show it again. first_word: see `Selection`."""
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {first_word + click.word}))
+
+
+def longest_word(original: Encoding) -> int:
+    """Return the number of the longest word of the first text, which is masked if none was chosen."""
+    words = [word for word in range(original.word_count) if original.sides[original.pieces_of(word)[0]] == "A"]
+    return max(words or range(original.word_count), key=lambda word: len(original.word_text(word)))
+
+
+def words_to_mask(original: Encoding, texts: Collection[str]) -> tuple[int, ...]:
+    """Return the words to mask in a new text: those masked in the previous one, or else the longest word.
+
+    texts: of the words that were masked.
+    """
+    if not original.word_count:
+        return ()
+    words = {original.word_text(word).casefold(): word for word in reversed(range(original.word_count))}
+    kept = {words[text.casefold()] for text in texts if text.casefold() in words}
+    return tuple(sorted(kept or {longest_word(original)}))
 
 
 def parse_words(value: str) -> tuple[int, ...]:

@@ -45,16 +45,16 @@ def with_target(current: Selection) -> Selection:
     state = st.session_state
     linked, problem = _parse(current, state.target)
     options, labels = _target_options(current, linked)
-    columns = page_place("target").columns([4.3, 1.5, 1.1] if options else [4.3, 2.5], vertical_alignment="center")
-    state[STATUS] = columns[0].empty()
+    place = page_place("target").container(horizontal=True, vertical_alignment="center", gap="small")
+    state[STATUS] = page_place("settings").empty()
     state[STATUS].caption(status_line(current))
     if not options:
         state.target = state.contrast = ""
         advice = translate(target_advice(current).partition(", or ")[0])
-        columns[1].caption(translate("Nothing to explain: {way}").format(way=advice))
+        place.caption(translate("Nothing to explain: {way}").format(way=advice))
         return current
     if state.pop(TARGET_TYPED, False) and state.target not in options and linked is None:
-        columns[1].warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
+        place.warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
         state.target = state.get(LAST_TARGET, "")
         linked, _ = _parse(current, state.target)
     if state.target not in options:
@@ -68,18 +68,19 @@ def with_target(current: Selection) -> Selection:
         "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
     )
     target_choice(
-        columns[1],
+        place,
         label=translate("Explain"),
         options=list(options),
         format_func=lambda key: sentence.format(what=labels[key]) if key in labels else key,
         on_change=_receive_target,
         help=help_text,
+        width=230,
     )
     target = options[state.target]
     if target is None:
         return current
     if target.kind == "mlm":
-        target = _with_contrast(current, target, columns[2])
+        target = _with_contrast(current, target, place)
     return _select_side(current, target) if state.target in SIMILARITIES else replace(current, target=target)
 
 
@@ -232,5 +233,6 @@ def _with_contrast(current: Selection, target: Target, container: DeltaGenerator
         options=list(dict.fromkeys(["", *(top_word for top_word in top_words if top_word != word), state.contrast])),
         format_func=lambda word: sentence.format(word=word) if word else no_contrast,
         help=translate("Why this word rather than that one? Choose, or type a word of one piece"),
+        width=170,
     )
     return contrasted

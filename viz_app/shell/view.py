@@ -1,8 +1,9 @@
 """The layout of every page: a view with fixed places, and texts whose technical terms are explained.
 
-From top to bottom: text, tokens, target, title, controls, figure, reading, and the rest of the page. In lecture mode
-what is above the figure folds into one bar, and bar, figure and reading fill the window at any height: style sheets
-decide, so that nothing runs again when the window changes. In a narrow window the figure comes before the controls.
+From top to bottom: title with examples and Export, text, tokens with the target, notices, controls, figure, reading,
+and the rest of the page. In lecture mode what is above the figure folds into one bar, and bar, figure and reading fill
+the window at any height: style sheets decide, so that nothing runs again when the window changes. In a narrow window
+the figure comes before the controls.
 """
 
 from __future__ import annotations
@@ -21,10 +22,22 @@ from viz_app.components.side_bar import close_on_narrow_windows
 from viz_app.figures.style import current_look
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import help_on_terms, mark_terms
+from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection, current_selection
 
 VIEW = "_screen"  # the view of the last run
-ORDER = ("text", "strip", "target", "title", "controls", "figure", "reading")
+# Rows from top to bottom, each with its places.
+ROWS = {
+    "heading": ("title", "examples", "export"),
+    "text": ("text",),
+    "tokens": ("strip", "target", "heads_off"),
+    "notices": ("notices",),
+    "controls": ("controls",),
+    "figure": ("figure",),
+    "reading": ("reading",),
+}
+STRETCHED = ("title", "strip")  # places that take the width that the others of their row leave
+STACKED = ("target", "heads_off")  # places of a row that are below each other
 # Places in the bar of lecture mode, from left to right, with label and icon of their buttons.
 FOLDED = {
     "text": ("Text", ":material/edit:"),
@@ -34,6 +47,7 @@ FOLDED = {
 }
 # Plotly's button that makes a picture; screen.css hides it, and Export presses it (components/figure_files).
 PLOT_BUTTONS = {"displayModeBar": True, "displaylogo": False, "modeBarButtons": [["toImage"]]}
+READING = "**How to read this:**"
 MISLEADS = "**How it can mislead:**"
 _FOLDER = Path(__file__).parent
 STYLE, LECTURE_STYLE, EMBED_STYLE = (
@@ -91,7 +105,7 @@ class View:
         return current_selection()
 
     def place(self, name: str) -> DeltaGenerator:
-        """Return a place by its name: one of `ORDER`, "export", "settings" or "rest". For the frame of the page."""
+        """Return a place by its name: one of those of `ROWS`, "settings" or "rest". For the frame of the page."""
         if not current_look().lecture or name not in FOLDED:
             return self.places[name]
         if name not in self.popovers:
@@ -100,9 +114,18 @@ class View:
         return self.popovers[name]
 
     def controls(self, **arguments: Any) -> DeltaGenerator:
-        """Return a row for controls above the figure. arguments: of `st.container`."""
-        row = {"horizontal": True, "vertical_alignment": "bottom", "gap": "medium"}
+        """Return a row for controls above the figure, at most three and `options`. arguments: of `st.container`."""
+        row = {"horizontal": True, "vertical_alignment": "center", "gap": "medium"}
         return self.place("controls").container(**{**row, **arguments})
+
+    def options(self, *params: Param[Any]) -> DeltaGenerator:
+        """Return the popover of the controls that are seldom changed; call it inside `controls`.
+
+        params: those that it contains; its label counts how many of them differ from their defaults.
+        """
+        changed = sum(param.value != param.first(with_text=False) for param in params)
+        label = translate("Options") + (f" ({changed})" if changed else "")
+        return st.popover(label, icon=":material/tune:", width="content", key="options")
 
     def figure(self) -> DeltaGenerator:
         """Return the place of the figure; in lecture mode it takes the height that is left."""
@@ -113,9 +136,14 @@ class View:
         with self.figure():
             chart(figure, key=key, alt=alt, **arguments)
 
-    def read(self, lines: str) -> None:
-        """Write how to read the figure, below it, and how it can mislead, which lecture mode shows below the window."""
+    def read(self, lines: str, misleads: str = "") -> None:
+        """Write how to read the figure, below it, and how it can mislead, which lecture mode shows below the window.
+
+        lines: with both headings, or without any if `misleads` is given.
+        """
         # What a page says in English alone has the English heading.
+        if misleads:
+            lines = f"{READING} {lines} {MISLEADS} {misleads}"
         heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
         reading, misleads, misleading = lines.partition(heading)
         if current_look().lecture and misleads:
@@ -135,22 +163,27 @@ def make_view(*, embedded: bool = False) -> View:
     if embedded:
         st.html(EMBED_STYLE)
     whole = st.container(key="screen")
+    places: dict[str, DeltaGenerator] = {}
     if lecture:
         bar = whole.container(key="screen_bar", horizontal=True, vertical_alignment="center")
-        places = {
-            "title": bar.container(key="screen_title"),
-            **{name: bar.container(width="content") for name in (*FOLDED, "export")},
-        }
+        places["title"] = bar.container(key="screen_title")
+        places |= {name: bar.container(width="content") for name in (*FOLDED, "examples", "export")}
     else:
-        places = {"settings": st.sidebar}
+        places["settings"] = st.sidebar
         with st.container(key="screen_side_bar"):
             close_on_narrow_windows()
-    for name in ORDER:
-        if name == "title" and not lecture:
-            row = whole.container(key="screen_heading", horizontal=True)
-            places |= {"title": row.container(key="screen_title"), "export": row.container(width="content")}
-        elif name not in places:
-            places[name] = whole.container(key=f"screen_{name}")
+    for row, names in ROWS.items():
+        remaining = [name for name in names if name not in places]
+        if len(remaining) < 2:
+            places |= {name: whole.container(key=f"screen_{name}") for name in remaining}
+            continue
+        parent = whole.container(key=f"screen_{row}", horizontal=True, vertical_alignment="center")
+        stack: DeltaGenerator | None = None
+        for name in remaining:
+            if name in STACKED:
+                stack = stack or parent.container(key=f"screen_{row}_stack", width="content")
+            width: Literal["stretch", "content"] = "stretch" if name in STRETCHED or name in STACKED else "content"
+            places[name] = (stack if stack and name in STACKED else parent).container(key=f"screen_{name}", width=width)
     places["rest"] = st.container(key="screen_rest")
     view = _thread.view = st.session_state[VIEW] = View(places)
     return view

@@ -6,6 +6,7 @@ from bert_core.refused import Refused
 from viz_app.maps import HEAD_SELECTIONS, UNITS
 from viz_app.shell.heads import VIEWS
 from viz_app.shell.params import Page, Param, select, toggle
+from viz_app.texts import page_texts
 
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
@@ -60,12 +61,10 @@ combined_heads = select(
 )
 weights: Param[tuple[float, ...]] = Param("weights", (), parse_weights, write_weights)  # empty: by importance
 
+TEXTS = page_texts("attention")
 PAGE = Page(
-    "attention",
-    "Attention",
+    TEXTS,
     ":material/grid_view:",
-    group="See",
-    question="Who looks at whom?",
-    subtitle="Which words each attention head looks at, and how strongly.",
+    group="Look",
     params=(head_sort, layer_sort, view, show, part, hide, rescale, combine, combined_heads, weights),
 )

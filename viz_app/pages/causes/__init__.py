@@ -3,6 +3,7 @@
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, parse_int, parse_pair, select, toggle, write_pair
+from viz_app.texts import page_texts
 
 PARTS = {
     "state": "The state of a token",
@@ -82,14 +83,11 @@ centre: Param[int | None] = Param(  # position in a long text
 )
 place: Param[tuple[int, int] | None] = Param("place", None, parse_pair, write_pair, step=True)  # row, column of the map
 
+TEXTS = page_texts("causes")
 PAGE = Page(
-    "causes",
-    "Causes",
+    TEXTS,
     ":material/conversion_path:",
-    group="Explain",
-    question="What causes the difference?",
-    subtitle="The model reads one text with parts of its reading of another put in: which part carries the answer "
-    "over?",
+    group="Intervene",
     params=(source, origin, noise, patched, direction, estimated, centre, place),
     example=EXAMPLE,
 )

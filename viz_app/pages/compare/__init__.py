@@ -4,6 +4,7 @@ from viz_app.maps import CHANGES, UNITS
 from viz_app.shell.heads import VIEWS
 from viz_app.shell.model_names import models_on_offer, parse_model, shown_name
 from viz_app.shell.params import Page, Param, select
+from viz_app.texts import page_texts
 
 compared_with = select(
     "against",
@@ -29,12 +30,10 @@ other_model: Param[str] = Param(
     arguments={"format_func": shown_name, "width": 300},
 )
 
+TEXTS = page_texts("compare")
 PAGE = Page(
-    "compare",
-    "Compare",
+    TEXTS,
     ":material/difference:",
-    group="Change",
-    question="What is different?",
-    subtitle="How attention changes when you hide words, or take another text, another model or fewer heads.",
+    group="Intervene",
     params=(quantity, compared_with, view, other_text, other_model),
 )

@@ -2,6 +2,7 @@
 
 from bert_core.refused import Refused
 from viz_app.shell.params import Page, Param, number, parse_int, select, toggle
+from viz_app.texts import page_texts
 
 
 def parse_step(value: str) -> int:
@@ -52,13 +53,11 @@ skip_broken = toggle(
     "Leave out questions whose answer does not stand in its context where the file says.",
 )
 
+TEXTS = page_texts("finetune")
 PAGE = Page(
-    "finetune",
-    "Fine-tune",
+    TEXTS,
     ":material/model_training:",
-    group="Change",
-    question="What changes while it learns?",
-    subtitle="Teach the model classes of texts, tags of words, or answers to questions; see how every head changes.",
+    group="Train",
     params=(tuned, tuned_step, colour),
     is_local=True,
 )

@@ -2,6 +2,7 @@
 
 from bert_core.refused import Refused
 from viz_app.shell.params import Page, Param
+from viz_app.texts import page_texts
 
 MAX_QUERY_LENGTH = 40  # characters
 
@@ -17,14 +18,11 @@ term: Param[str] = Param(
     "term", "", parse_term, widget="text_input", arguments={"live": "50ms", "max_chars": MAX_QUERY_LENGTH, "width": 320}
 )
 
+TEXTS = page_texts("glossary")
 PAGE = Page(
-    "glossary",
-    "Glossary",
+    TEXTS,
     ":material/dictionary:",
     group="Learn",
-    question="What does this word mean?",
-    subtitle="Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point "
-    "at one or tap it.",
     params=(term,),
     text=False,
     models=False,

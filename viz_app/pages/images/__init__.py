@@ -4,6 +4,7 @@ from bert_core import scenes
 from bert_core.records import CROSS_MAPS
 from viz_app.maps import UNITS
 from viz_app.shell.params import Head, Page, Param, parse_head, parse_index, parse_int, select, toggle, write_pair
+from viz_app.texts import page_texts
 
 
 def parse_shapes(value: str) -> list[str]:
@@ -35,13 +36,11 @@ heat = select("heat", {name: UNITS[name].capitalize() for name in CROSS_MAPS}, "
 boxes = toggle("boxes", "Show the boxes of the shapes")
 edges = toggle("edges", "Every word to every patch")
 
+TEXTS = page_texts("images")
 PAGE = Page(
-    "images",
-    "Pictures",
+    TEXTS,
     ":material/image_search:",
-    group="See",
-    question="Where does it look when it says a word about a picture?",
-    subtitle=None,  # the heading contains the selected word
+    group="Look",
     params=(source, seed, count, shapes, selected_word, selected_head, heat, boxes, edges),
     text=False,
     models=False,

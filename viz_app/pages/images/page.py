@@ -31,7 +31,7 @@ from viz_app.pages.images.picture import (
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.controls import example_button, file_control
-from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.markdown import with_help
 from viz_app.shell.params import Head
 from viz_app.shell.view import View, chart, write_line, write_note
 
@@ -46,15 +46,12 @@ VIEW_CHOICE = "_patches"  # session key: the choice of the view of all words
 
 def draw(page: View) -> None:
     """Draw a picture with its caption, the heat of the selected word, and the map of every head of the decoder."""
-    heading = page.place("title").empty()  # is replaced as soon as the word is known
-    frame.title("Where does it look for each word?", SUBTITLE, heading.container())
     get_captioned = _select_picture(page)
     if get_captioned is None:
         end_run()
     captioned = get_captioned()
     index, head = _select_word(captioned), _select_head(captioned)
     word = captioned.run.words[index]
-    frame.title(f"Where does it look when it says “{escape_markdown(word)}”?", SUBTITLE, heading.container())
     with page.place("strip"):
         token_strip(
             captioned.chips(index),

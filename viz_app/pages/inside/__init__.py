@@ -2,6 +2,7 @@
 
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.params import Page, Param, parse_int, select, toggle
+from viz_app.texts import page_texts
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
@@ -27,12 +28,10 @@ selected_token: Param[int] = Param(
     arguments={"width": 170},
 )
 
+TEXTS = page_texts("inside")
 PAGE = Page(
-    "inside",
-    "Step by step",
+    TEXTS,
     ":material/conveyor_belt:",
-    group="See",
-    question="What happens to my sentence?",
-    subtitle="Every step from the text to the prediction, as a formula and with its real numbers.",
+    group="Look",
     params=(stage, token, engine, pads),
 )

@@ -2,6 +2,7 @@
 
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Head, Page, Param, parse_head, parse_int, select, write_pair
+from viz_app.texts import page_texts
 
 COMMON_WORD = "bank"
 SENTENCES = "\n".join(
@@ -95,13 +96,11 @@ common_word: Param[str] = Param(
     arguments={"width": 240},
 )
 
+TEXTS = page_texts("layers")
 PAGE = Page(
-    "layers",
-    "Layers",
+    TEXTS,
     ":material/layers:",
     group="Explain",
-    question="When does the model know its answer?",
-    subtitle="What the model would say after each layer, and how the words' vectors change on the way.",
     params=(
         layers_view,
         similarity,

@@ -1,14 +1,13 @@
 """The page Learn: all lessons, and the progress in each."""
 
 from viz_app.shell.params import Page
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("learn")
 PAGE = Page(
-    "learn",
-    "Learn",
+    TEXTS,
     ":material/school:",
     group="Learn",
-    question="What do you expect, and what is true? Lessons of a few minutes.",
-    subtitle=None,
     text=False,
     models=False,
 )

@@ -7,7 +7,7 @@ import streamlit as st
 from viz_app.lessons import Lesson
 from viz_app.lessons.parsing import OWN_COURSE, folder_faults, lessons
 from viz_app.pages.learn import answer_files, student, teacher
-from viz_app.shell import frame, lesson, panel
+from viz_app.shell import lesson, panel
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -33,13 +33,6 @@ def draw(page: View) -> None:
 
 def _draw_lessons(page: View) -> None:
     """Draw a card for each lesson, and the files of the answers."""
-    frame.title(
-        translate("What would you like to find out?"),
-        translate(
-            "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own "
-            "words."
-        ),
-    )
     with page.figure():
         for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")

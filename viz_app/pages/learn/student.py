@@ -48,7 +48,8 @@ def draw(page: View) -> None:
 
 
 def _draw_title(question: str) -> None:
-    frame.title(question, translate("What you answer is counted, and nobody sees whose it is."))
+    st.subheader(question, anchor=False)
+    st.caption(translate("What you answer is counted, and nobody sees whose it is."))
 
 
 def _draw_step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:

@@ -49,10 +49,8 @@ def draw(page: View) -> None:
 
 
 def _draw_title(title: str = "") -> None:
-    frame.title(
-        title or translate("A class"),
-        translate("All answer the same question; the answers are counted, and nobody sees whose they are."),
-    )
+    st.subheader(title or translate("A class"), anchor=False)
+    st.caption(translate("All answer the same question; the answers are counted, and nobody sees whose they are."))
 
 
 def _draw_sign_in() -> None:

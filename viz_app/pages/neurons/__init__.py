@@ -5,6 +5,7 @@ from __future__ import annotations
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, parse_pair, select, write_pair
+from viz_app.texts import page_texts
 
 # Found by a search through short sentences with a pronoun in the gap; a test asks the model again.
 NEURON = (3, 146)  # selected at first in the example
@@ -52,14 +53,11 @@ times: Param[float] = Param(
     arguments={"min_value": -100.0, "max_value": 100.0, "step": 0.5, "format": "%g", "width": 130},
 )
 
+TEXTS = page_texts("neurons")
 PAGE = Page(
-    "neurons",
-    "Neurons",
+    TEXTS,
     ":material/bubble_chart:",
     group="Explain",
-    question="Which neurons fire?",
-    subtitle="Half of each layer is a sum over its feed-forward neurons: each fires more or less at each token, and "
-    "adds its own vector that many times.",
     params=(ranked, neuron_cell, neuron, times),
     example=EXAMPLE,
 )

@@ -1,6 +1,7 @@
 """The page Predict: the prediction of every trained task head for the text."""
 
 from viz_app.shell.params import Page, Param, toggle
+from viz_app.texts import page_texts
 
 calibrated = toggle("calibrated", "Calibrated confidence", default=True)
 choices: Param[str] = Param(
@@ -14,12 +15,10 @@ choices: Param[str] = Param(
     arguments={"height": "content", "placeholder": "Possible answers to the question in A"},
 )
 
+TEXTS = page_texts("predict")
 PAGE = Page(
-    "predict",
-    "Predict",
+    TEXTS,
     ":material/edit_note:",
-    group="See",
-    question="What belongs in the gap, and does B follow A?",
-    subtitle=None,  # the heading depends on the task heads of the model
+    group="Look",
     params=(calibrated, choices),
 )

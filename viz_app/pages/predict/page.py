@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from bert_core.records import MaskPrediction, ModelRun
-from bert_core.task_heads import TASK_HEADS, TaskHead, trained_heads
+from bert_core.task_heads import TaskHead, trained_heads
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
 from viz_app.pages.predict import calibrated
@@ -21,7 +21,7 @@ from viz_app.pages.predict.multiple_choice import draw_choices
 from viz_app.pages.predict.replaced_tokens import draw_replaced
 from viz_app.pages.predict.spans import draw_spans
 from viz_app.pages.predict.tags import draw_tags
-from viz_app.shell import downloads, examples, frame
+from viz_app.shell import downloads, examples
 from viz_app.shell.change import largest_probability
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown
@@ -63,11 +63,6 @@ def draw(page: View) -> None:
     for head in fine_tuned:
         if head.prediction_of(run) is not None or head.needs_pair:  # without one it says which text it needs
             DRAWINGS.get(head.name, partial(_draw_readouts, head))(page, run)
-    words, pairs = (TASK_HEADS[name] for name in GAPS_AND_PAIRS)
-    titled = [*fine_tuned, *[words] * (words in heads or not fine_tuned)]
-    titled += [pairs] * (pairs in heads or (model.supports_nsp and not fine_tuned))
-    title, subtitle = (" ".join(parts) for parts in zip(*(head.heading(model) for head in titled), strict=True))
-    frame.title(title, subtitle)
     # Two gaps are side by side, on one scale.
     columns = min(max(len(run.predictions), 1), 2)
     gaps = page.figure()

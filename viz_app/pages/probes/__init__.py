@@ -3,6 +3,7 @@
 from bert_core.studies.settings import ProbeSettings
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, number, parse_index, toggle
+from viz_app.texts import page_texts
 
 LABEL_NAMES = {
     "upos": "part of speech",
@@ -46,13 +47,11 @@ erased_at: Param[int] = Param(
     "erased_at", 0, parse_index, widget="selectbox", label="Erased at", arguments={"width": 240}
 )
 
+TEXTS = page_texts("probes")
 PAGE = Page(
-    "probes",
-    "Probes",
+    TEXTS,
     ":material/colorize:",
-    group="Study",
-    question="What can be read off the states?",
-    subtitle="A linear probe guesses a label of words from their states, depth by depth, beside what would fool you.",
+    group="Explain",
     params=(label, seeds, erase, erased_at),
     example=EXAMPLE,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bert_core.studies.profiles import TENTHS
 from viz_app.shell.params import Page, Param, number, parse_pair, select, toggle, write_pair
+from viz_app.texts import page_texts
 
 ASPECTS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")  # of the figure
 FIRST_HEAD = (3, 8)  # of headlight-mini, until one is selected: it attends to dependents of the word
@@ -41,13 +42,11 @@ tenth: Param[int] = Param(  # 1: the weakest
 )
 hidden = toggle("hidden", "Guess first", "Ten looks of the head, and nothing else: say what it does, then see.")
 
+TEXTS = page_texts("profiles")
 PAGE = Page(
-    "profiles",
-    "Profiles",
+    TEXTS,
     ":material/fingerprint:",
-    group="Study",
-    question="What does a head, a token or a neuron do over a whole corpus?",
-    subtitle="One sentence can deceive: here each is counted over thousands of tokens, beside what chance gives.",
+    group="Corpus",
     params=(profile_of, counted, piece, firing, aspect, whole, tenth, hidden),
     text=False,
 )

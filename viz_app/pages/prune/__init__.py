@@ -5,6 +5,7 @@ from dataclasses import replace
 from bert_core.pruning import PRUNABLE_PARTS
 from bert_core.run.plans import ORDERS_BY_PART
 from viz_app.shell.params import Page, Param, number, select, toggle
+from viz_app.texts import page_texts
 
 # By kind of part, without the random orders, which are the band around the selected one.
 ORDERS = {kind: tuple(name for name in orders if name != "random") for kind, orders in ORDERS_BY_PART.items()}
@@ -41,13 +42,11 @@ folder: Param[str] = Param(
     arguments={"placeholder": "models/pruned", "width": 260},
 )
 
+TEXTS = page_texts("prune")
 PAGE = Page(
-    "prune",
-    "Prune",
+    TEXTS,
     ":material/content_cut:",
-    group="Change",
-    question="How many heads can go before it gets worse?",
-    subtitle=None,
+    group="Train",
     params=(parts, order, pruned_percent, figure),
     switches=True,
 )

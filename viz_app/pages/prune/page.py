@@ -95,8 +95,6 @@ def draw(page: View) -> None:
     selection = page.selection.with_model(page.selection.plain)
     part_kind = parts.value
     part_count = int(existing_parts(selection.loaded, part_kind).sum())
-    subtitle = f"How many {part_kind} the model can lose before it gets worse, and which ones."
-    frame.title(f"Which {part_kind} can go?", subtitle)
     if page.selection.loaded.edits:
         write_note(
             f"The {part_kind} are taken out of the model as it was loaded, without what is changed for the text."

@@ -2,6 +2,7 @@
 
 from bert_core.analysis.roles import THRESHOLDS
 from viz_app.shell.params import Page, Param, select, toggle
+from viz_app.texts import page_texts
 
 ROLE_LABELS = {
     "previous": "token before",
@@ -36,12 +37,10 @@ table: Param[str] = Param("table", "", widget="selectbox", label="Table")
 figure = select("file_figure", FIGURES, "Figure", widget="selectbox")
 relation: Param[str] = Param("relation", "", widget="selectbox", label="Relation")
 
+TEXTS = page_texts("roles")
 PAGE = Page(
-    "roles",
-    "Roles",
+    TEXTS,
     ":material/badge:",
-    group="Study",
-    question="What does each head do?",
-    subtitle="Where every head looks, which heads are alike, and how much they matter.",
+    group="Corpus",
     params=(over, normal, removal),
 )

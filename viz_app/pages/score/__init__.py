@@ -3,6 +3,7 @@
 from bert_core.run.perturbation import VARIANTS
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, select, toggle
+from viz_app.texts import page_texts
 
 EXAMPLE = Example(
     "The picture with the flowers is on the wall.",
@@ -55,13 +56,11 @@ pasted_pairs: Param[str] = Param(
     arguments={"placeholder": EXAMPLE_PAIRS, "height": 150},
 )
 
+TEXTS = page_texts("score")
 PAGE = Page(
-    "score",
-    "Score",
+    TEXTS,
     ":material/balance:",
-    group="Study",
-    question="Which of two sentences is likelier, and how alike are they?",
-    subtitle=None,
+    group="Sentences",
     params=(compared, sentence_a, sentence_b, variant),
     text=False,
 )

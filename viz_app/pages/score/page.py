@@ -3,7 +3,6 @@
 import streamlit as st
 
 from viz_app.pages.score import compared, pairs, sentence_a, sentence_b, similarity, variant, words
-from viz_app.shell import frame
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -31,7 +30,6 @@ READINGS = {
 def draw(page: View) -> None:
     """Draw the scores or the similarity of two sentences, or the scores of a table of pairs."""
     model, is_similarity = selected_model(), compared.value == "alike"
-    frame.title(*(SIMILARITY_TITLE if is_similarity else SCORE_TITLE))
     if model is None:
         end_run()
     head_mask = heads_off(model)

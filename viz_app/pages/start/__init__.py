@@ -1,15 +1,13 @@
 """The page Start: what this is, and where to begin."""
 
 from viz_app.shell.params import Page
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("start")
 PAGE = Page(
-    "start",
-    "Start",
+    TEXTS,
     ":material/flashlight_on:",
     group="",
-    question="What does BERT make of a sentence?",
-    subtitle="Headlight shows how BERT, a language model, reads your sentence: what it predicts, where it looks, and "
-    "why.",
     text=False,
     models=False,
 )

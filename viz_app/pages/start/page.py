@@ -40,4 +40,4 @@ def _draw_links(group: str) -> None:
         if page.group == group:
             with st.container(gap=None):
                 st.page_link(frame.streamlit_page(page.path), label=f"**{translate(page.title)}**", icon=page.icon)
-                st.caption(translate(page.question))
+                st.caption(translate(page.line))

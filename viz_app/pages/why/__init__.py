@@ -3,6 +3,7 @@
 from bert_core.methods import METHODS
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, number, select, toggle
+from viz_app.texts import page_texts
 
 MEASURES = {"aopc": "AOPC", "comprehensiveness": "Comprehensiveness", "sufficiency": "Sufficiency"}
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
@@ -37,13 +38,11 @@ totals_least = number(
     width=140,
 )
 
+TEXTS = page_texts("why")
 PAGE = Page(
-    "why",
-    "Why",
+    TEXTS,
     ":material/psychology_alt:",
     group="Explain",
-    question="Which words led to this prediction?",
-    subtitle="Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
     params=(method, measure),
     example=EXAMPLE,
 )

@@ -60,6 +60,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "VOTE_CLOSED": (classroom.VOTE_CLOSED,),
     "MISLEADS": (view.MISLEADS,),
     "word": PUT_WORDS,
+    "sentence": (),  # a `Phrase`
+    "error.sentence": (),  # of an `Unsuitable`
     "label": tuple(label for label, _ in view.FOLDED.values()) + tuple(SIMILARITIES.values()),
     "target_advice(current).partition(', or ')[0]": (
         "click a word to hide it", "choose above what to explain",
@@ -141,7 +143,7 @@ def test_a_fault_in_a_translation_is_one_sentence(tmp_path: Path, old: str, new:
     assert re.search(says, faults[0].message) and faults[0].message.startswith("de/both_sides.toml")
 
 
-NAMES = ("translate", "Phrase")  # of the calls
+NAMES = ("translate", "Phrase", "Unsuitable")  # of the calls
 
 
 def translated_in_the_code() -> set[str]:

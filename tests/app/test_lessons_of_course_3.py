@@ -16,6 +16,7 @@ from tests.visit import at, settled, visited, words
 from viz_app.lessons import Option
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.third_course import (
     OCCUPATIONS,
     RELATIONS,
@@ -31,7 +32,6 @@ from viz_app.lessons.checks.third_course import (
 )
 from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import lesson_records
-from viz_app.shell.lesson_records.context import CheckContext
 
 # ---------------------------------------------------------------------------- on records made by hand
 
@@ -168,7 +168,7 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
     """The same check, or that of the last step, on another text; both answers have their sentence."""
     task = lesson_of(name).own_sentence
     check = CHECKS[task.check]
-    found = lesson_records.work_for(check.record, on_a_page(bundled(), name, *texts)).compute(ignore_progress)
+    found = lesson_records.record_work(task.check, on_a_page(bundled(), name, *texts)).compute(ignore_progress)
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
@@ -176,17 +176,17 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
 
 def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:
     """No second sentence, one too many, no gap, two, no word that takes "not", and a sentence of the gap alone."""
-    for needs, texts, says in (
-        ("both_orders", ("the cat sat",), "write a second sentence on top of the page"),
-        ("negated", ("the cat is [MASK]", "it sat"), "take the second sentence away"),
-        ("negated", ("the cat is big",), r"leave exactly one gap: type \[MASK\] for one word"),
-        ("pronouns", ("[MASK] is a [MASK]",), "leave exactly one gap"),
-        ("negated", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
-        ("word_leanings", ("[MASK]",), "the sentence is too short"),
-        ("tied", ("a cat sat.",), "the sentence is too short: write four words or more"),
+    for check, texts, says in (
+        ("swapped_pair", ("the cat sat",), "write a second sentence on top of the page"),
+        ("says_not", ("the cat is [MASK]", "it sat"), "take the second sentence away"),
+        ("says_not", ("the cat is big",), r"leave exactly one gap: type \[MASK\] for one word"),
+        ("she_is_likelier", ("[MASK] is a [MASK]",), "leave exactly one gap"),
+        ("says_not", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
+        ("another_frame", ("[MASK]",), "the sentence is too short"),
+        ("tied_word", ("a cat sat.",), "the sentence is too short: write four words or more"),
     ):
         with pytest.raises(Refused, match=says):
-            lesson_records.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
+            lesson_records.record_work(check, on_a_page(tiny_loaded, "follows", *texts))
 
 
 def test_the_head_that_is_chosen_on_the_page_is_the_answer_of_the_fourth_lesson() -> None:

@@ -402,7 +402,8 @@ def _parse_task(table: _Table, step: str) -> Task:
     view, text = table.view(), table.text("says")
     right, wrong = (table.sentence(key, check, default=default) for key in ("right", "wrong"))
     hint, unit = (table.text(key, default="") for key in ("hint", "unit"))
-    return Task(view, text, answer, check, right, wrong, hint, options, minimum, maximum, unit)
+    items = CHECKS[check].items if check in CHECKS else ()
+    return Task(view, text, answer, check, right, wrong, hint, options, minimum, maximum, unit, items)
 
 
 def _translate_task(task: Task, table: _Table) -> Task:

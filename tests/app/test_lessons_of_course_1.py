@@ -22,10 +22,8 @@ from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.first_course import (
     JOBS,
     FirstWordAttention,
-    Guesses,
     HeadContribution,
     HeadJobs,
-    Losses,
     RoleScores,
     WordDrops,
 )
@@ -52,9 +50,9 @@ def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None
 
 def test_a_guess_has_changed_when_another_word_is_first_and_something_was_hidden() -> None:
     """The same word, or another one without anything hidden, is not yet done."""
-    assert of.guess_changes(Guesses("milk", "tea", ("milk",))).right
-    assert not of.guess_changes(Guesses("milk", "milk", ("cup",))).right
-    assert not of.guess_changes(Guesses("milk", "tea", ())).right
+    assert of.guess_changes(("milk", "tea", ("milk",))).right
+    assert not of.guess_changes(("milk", "milk", ("cup",))).right
+    assert not of.guess_changes(("milk", "tea", ())).right
 
 
 def looks(**shares: list[float]) -> RoleScores:
@@ -105,8 +103,8 @@ def test_heads_can_go_up_to_the_first_loss_that_is_one_percent_higher() -> None:
 
 def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
     """Twelve at 1% is done; eleven, or 2%, is not."""
-    assert of.few_missed(Losses(2.0, 2.019, 12)).right and of.few_missed(Losses(2.0, 1.5, 40)).right
-    assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
+    assert of.few_missed((2.0, 2.019, 12)).right and of.few_missed((2.0, 1.5, 40)).right
+    assert not of.few_missed((2.0, 2.0, 11)).right and not of.few_missed((2.0, 2.04, 12)).right
 
 
 ENDS = ("first", "end")  # as profiles name [CLS] and [SEP]

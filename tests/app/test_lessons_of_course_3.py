@@ -23,8 +23,6 @@ from viz_app.lessons.checks.third_course import (
     Leanings,
     LinkedWord,
     NegationGuesses,
-    OrderProbabilities,
-    Pronouns,
     RelationAccuracy,
     TreebankAccuracy,
     WordLeanings,
@@ -70,17 +68,14 @@ def test_the_last_word_is_tied_to_one_word() -> None:
 
 def test_a_swapped_pair_is_judged_by_the_range_that_holds_it() -> None:
     """0.95 swapped: above 0.9 is right, below 0.1 is not; where the order counts, the claim does not hold."""
-    found = OrderProbabilities(0.99, 0.95, 0.02)
+    found = (0.99, 0.95, 0.02)
     high, low = Option(0.9, 1, "above 0.9"), Option(0, 0.1, "below 0.1")
     right, wrong = of.swapped_pair(found, high), of.swapped_pair(found, low)
     assert right.right and right.claim_holds and right.truth == (0.95,) and not wrong.right
     assert [(bar.name, bar.value) for bar in wrong.bars][1] == ("yours", 0.1)
-    for other in (OrderProbabilities(0.99, 0.05, 0.02), OrderProbabilities(0.99, 0.95, 0.8)):
+    for other in ((0.99, 0.05, 0.02), (0.99, 0.95, 0.8)):
         assert not of.swapped_pair(other, high).claim_holds
-    assert (
-        of.doubted_pair(OrderProbabilities(0.49, 0.9, 0)).right
-        and not of.doubted_pair(OrderProbabilities(0.5, 0, 0)).right
-    )
+    assert of.doubted_pair((0.49, 0.9, 0)).right and not of.doubted_pair((0.5, 0, 0)).right
 
 
 def test_the_first_guesses_that_stay_are_counted() -> None:
@@ -124,9 +119,9 @@ def test_occupations_are_counted_with_and_without_what_the_frame_leans_to() -> N
 
 def test_she_is_likelier_or_he() -> None:
     """Whoever is likelier is named by how many times; a probability of nothing divides nothing by zero."""
-    more = of.she_is_likelier(Pronouns(0.1, 0.3))
+    more = of.she_is_likelier((0.1, 0.3))
     assert more.right and more.figures["times"] == pytest.approx(3)
-    less = of.she_is_likelier(Pronouns(0.5, 0.0))
+    less = of.she_is_likelier((0.5, 0.0))
     assert not less.right and less.figures["times"] < inf
 
 

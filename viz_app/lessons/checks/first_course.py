@@ -103,14 +103,6 @@ def largest_drop(record: WordDrops, answer: int) -> Verdict:
     return Verdict(answer == best, (words[best],), figures, bars, claim_holds=best > record.gap)
 
 
-class Guesses(NamedTuple):
-    """The first guess for a gap before and after further words were hidden, and these words."""
-
-    before: str
-    after: str
-    hidden: tuple[str, ...]
-
-
 def _lesson_gap(context: CheckContext) -> int:
     """Return the position of the gap of the lesson. Raises Refused without it, and for another sentence."""
     if require_word_head(context).is_own:
@@ -124,20 +116,22 @@ def _lesson_gap(context: CheckContext) -> int:
 
 
 @record("reads the sentence", 2, lambda context: (_lesson_gap(context), context.lesson_encoding))
-def _guesses(context: CheckContext, _: Progress) -> Guesses:
+def _guesses(context: CheckContext, _: Progress) -> tuple[str, str, tuple[str, ...]]:
+    """Return the first guess for the gap before and after further words were hidden, and these words."""
     encoding, lesson, gap = context.encoding, context.lesson_encoding, _lesson_gap(context)
     runs = captures(context.loaded, [lesson, encoding], top_k=1)
     before, after = (context.loaded.tokenizer.token_of(first_guess(run, gap)[0]) for run in runs)
     added = [position for position in encoding.mask_positions if position not in lesson.mask_positions]
     hidden = dict.fromkeys(context.original.words[position] for position in added)
-    return Guesses(before, after, tuple(context.words[word] for word in hidden if word is not None))
+    return before, after, tuple(context.words[word] for word in hidden if word is not None)
 
 
 @check(_guesses, "page", "before now hidden")
-def guess_changes(record: Guesses, answer: None = None) -> Verdict:
-    """Check whether hiding further words changes the first guess."""
-    figures: Figures = {"before": record.before, "now": record.after, "hidden": ", ".join(record.hidden)}
-    return Verdict(bool(record.hidden) and record.after != record.before, (record.after,), figures)
+def guess_changes(record: tuple[str, str, tuple[str, ...]], answer: None = None) -> Verdict:
+    """Check whether hiding further words changes the first guess. record: of `_guesses`."""
+    before, now, hidden = record
+    figures = {"before": before, "now": now, "hidden": ", ".join(hidden)}
+    return Verdict(bool(hidden) and now != before, (now,), figures)
 
 
 # ---------------------------------------------------------------------------- one head, one job
@@ -272,34 +266,27 @@ def heads_that_can_go(record: tuple[CurvePoint, ...], answer: float) -> Verdict:
     return estimate_verdict(answer, "gradient", HEADS_TOLERANCE, figures, counts, claim_holds=claim_holds)
 
 
-class Losses(NamedTuple):
-    """The loss in nats with all heads and without those that are off, and the number of these."""
-
-    before: float
-    after: float
-    heads_off: int
-
-
 @record(
     "is tested",
     lambda context: 2 * len(context.original),
     lambda context: (require_word_head(context).original, context.off),
 )
-def _losses(context: CheckContext, _: Progress) -> Losses:
+def _losses(context: CheckContext, _: Progress) -> tuple[float, float, int]:
+    """Return the loss in nats with all heads and without those that are off, and the number of these."""
     loaded, off = context.loaded, context.off
     batches = masked_examples(loaded, context.original)
     masks = (head_mask_without(loaded.config, heads) for heads in ((), off))
     before, after = (score(loaded, batches, head_mask=mask).loss for mask in masks)
-    return Losses(before, after, len(off))
+    return before, after, len(off)
 
 
 @check(_losses, "page", "", "off least rise before now")
-def few_missed(record: Losses, answer: None = None) -> Verdict:
-    """Check whether enough heads are off at a loss that is at most 1% higher."""
-    rise = record.after / record.before - 1
-    figures: Figures = {"off": record.heads_off, "least": MIN_HEADS_OFF, "before": record.before, "now": record.after}
-    right = record.heads_off >= MIN_HEADS_OFF and rise <= TOLERANCE
-    return Verdict(right, (record.after,), {**figures, "rise": rise})
+def few_missed(record: tuple[float, float, int], answer: None = None) -> Verdict:
+    """Check whether enough heads are off at a loss that is at most 1% higher. record: of `_losses`."""
+    before, after, heads_off = record
+    rise = after / before - 1
+    figures: Figures = {"off": heads_off, "least": MIN_HEADS_OFF, "before": before, "now": after, "rise": rise}
+    return Verdict(heads_off >= MIN_HEADS_OFF and rise <= TOLERANCE, (after,), figures)
 
 
 # ---------------------------------------------------------------------------- ten looks

@@ -163,14 +163,6 @@ UNRELATED_SENTENCE = "Penguins are birds that cannot fly."
 HIGH_PROBABILITY, LOW_PROBABILITY = 0.9, 0.5  # of a pair that the model accepts, and of one that it doubts
 
 
-class OrderProbabilities(NamedTuple):
-    """The probabilities that B follows A, that A follows B, and that `UNRELATED_SENTENCE` follows A."""
-
-    original: float
-    swapped: float
-    unrelated: float
-
-
 def _ordered_pair(context: CheckContext) -> tuple[str, str]:
     """Return both sentences. Raises Refused without a second one, and for a model without this head."""
     if not context.loaded.has_head("next"):
@@ -181,34 +173,29 @@ def _ordered_pair(context: CheckContext) -> tuple[str, str]:
 
 
 @record("reads a pair in both orders", 3, _ordered_pair)
-def _order_probabilities(context: CheckContext, _: Progress) -> OrderProbabilities:
+def _order_probabilities(context: CheckContext, _: Progress) -> tuple[float, ...]:
+    """Return the probabilities that B follows A, that A follows B, and that `UNRELATED_SENTENCE` follows A."""
     first, second = _ordered_pair(context)
     pairs = ((first, second), (second, first), (first, UNRELATED_SENTENCE))
     runs = captures(context.loaded, [context.loaded.tokenizer.encode(*pair) for pair in pairs], top_k=1)
-    return OrderProbabilities(*(float(run.nsp) for run in runs if run.nsp is not None))
+    return tuple(float(run.nsp) for run in runs if run.nsp is not None)
 
 
 @check(_order_probabilities, "choice", "yours", "follows swapped stranger", bars="follows yours swapped stranger")
-def swapped_pair(record: OrderProbabilities, answer: Option) -> Verdict:
-    """Check whether the answer contains the probability that A follows B."""
-    values = {
-        **{"follows": record.original, "yours": answer.nearest_to(record.swapped)},
-        **{"swapped": record.swapped, "stranger": record.unrelated},
-    }
-    return Verdict(
-        answer.contains(record.swapped),
-        (record.swapped,),
-        {**values, "yours": answer.label},
-        marked_bars(values, true="swapped"),
-        claim_holds=min(record.original, record.swapped) > HIGH_PROBABILITY and record.unrelated < LOW_PROBABILITY,
-    )
+def swapped_pair(record: tuple[float, ...], answer: Option) -> Verdict:
+    """Check whether the answer contains the probability that A follows B. record: of `_order_probabilities`."""
+    follows, swapped, stranger = record
+    values = {"follows": follows, "yours": answer.nearest_to(swapped), "swapped": swapped, "stranger": stranger}
+    claim_holds = min(follows, swapped) > HIGH_PROBABILITY and stranger < LOW_PROBABILITY
+    figures: Figures = {**values, "yours": answer.label}
+    return Verdict(answer.contains(swapped), (swapped,), figures, marked_bars(values, true="swapped"), claim_holds)
 
 
 @check(_order_probabilities, "page", "", "follows doubted")
-def doubted_pair(record: OrderProbabilities, answer: None = None) -> Verdict:
-    """Check whether the model doubts the pair."""
-    figures = {"follows": record.original, "doubted": LOW_PROBABILITY}
-    return Verdict(record.original < LOW_PROBABILITY, (record.original,), figures)
+def doubted_pair(record: tuple[float, ...], answer: None = None) -> Verdict:
+    """Check whether the model doubts the pair. record: of `_order_probabilities`."""
+    follows, *_ = record
+    return Verdict(follows < LOW_PROBABILITY, (follows,), {"follows": follows, "doubted": LOW_PROBABILITY})
 
 
 # ---------------------------------------------------------------------------- a robin
@@ -368,24 +355,19 @@ def she_first(record: Leanings, answer: float) -> Verdict:
     return estimate_verdict(answer, "raw", OCCUPATIONS_TOLERANCE, figures, counts, claim_holds=claim_holds)
 
 
-class Pronouns(NamedTuple):
-    """The probabilities of "he" and "she" in the gap."""
-
-    he: float
-    she: float
-
-
 @record("reads the sentence", key=lambda context: (_text_with_gap(context), _pronoun_ids(context)))
-def _pronouns(context: CheckContext, _: Progress) -> Pronouns:
+def _pronouns(context: CheckContext, _: Progress) -> tuple[float, float]:
+    """Return the probabilities of "he" and "she" in the gap."""
     probabilities = captures(context.loaded, [context.encoding], top_k=1)[0].predictions[0].probabilities
-    return Pronouns(*(float(probabilities[number]) for number in _pronoun_ids(context)))
+    he, she = _pronoun_ids(context)
+    return float(probabilities[he]), float(probabilities[she])
 
 
 @check(_pronouns, "page", "", "he she times")
-def she_is_likelier(record: Pronouns, answer: None = None) -> Verdict:
-    """Check whether "she" is more probable in the gap than "he"."""
-    ratio = max(record.he, record.she) / max(min(record.he, record.she), MIN_PROBABILITY)
-    return Verdict(record.she > record.he, (record.she,), {"he": record.he, "she": record.she, "times": ratio})
+def she_is_likelier(record: tuple[float, float], answer: None = None) -> Verdict:
+    """Check whether "she" is more probable in the gap than "he". record: of `_pronouns`."""
+    he, she = record
+    return Verdict(she > he, (she,), {"he": he, "she": she, "times": max(record) / max(min(record), MIN_PROBABILITY)})
 
 
 class WordLeanings(NamedTuple):

@@ -169,6 +169,19 @@ def test_what_cannot_be_asked_of_ones_own_words_is_a_sentence(
         lesson_records.record_work(check, asked_of(name, bundled(), **chosen))
 
 
+def test_a_choice_that_is_no_number_is_refused() -> None:
+    """A lesson of a teacher may have a wrong cell or depth: too few numbers, and other text, are refused."""
+    for name, check, page in (
+        ("when", "known_after", {"cell": "3"}),
+        ("when", "known_after", {"cell": "3.x"}),
+        ("bank_and_bank", "parted_after", {"depth": "1.2"}),
+    ):
+        context = asked_of(name, bundled())
+        asked = replace(context, choices={**context.choices, **page})
+        with pytest.raises(Refused, match=r"is not possible: \d whole numbers"):
+            lesson_records.record_work(check, asked)
+
+
 def test_many_copies_are_read_of_short_texts_only() -> None:
     """A text of more than 32 tokens is refused where hundreds of copies would be read."""
     begun = asked_of("explanation", bundled())

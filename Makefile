@@ -6,6 +6,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
+REFERENCES_INSTALLED := .venv/.references-installed
 NPM_INSTALLED := node_modules/.installed
 
 # A process of tests takes one thread, and up to 2 GB. There is one more than cores: browsers and servers are often
@@ -27,7 +28,7 @@ test: $(DEV_INSTALLED) browser lint
 	$(OTHER_TESTS) -m "not slow" $(call REPORT,other)
 
 # Everything: the tests of `make test`, and then the rest.
-test-all: test
+test-all: test $(REFERENCES_INSTALLED)
 	$(CORE_TESTS) -m slow $(call REPORT,core-slow)
 	$(OTHER_TESTS) -m slow $(call REPORT,other-slow)
 
@@ -47,7 +48,7 @@ test-lowest: $(BIN)/python
 	$(BIN)/python tests/under_lowest.py $(ARGS)
 
 # How many statements of each package the tests of the library and of the pages run; no browser, no server of its own.
-coverage: $(DEV_INSTALLED)
+coverage: $(REFERENCES_INSTALLED)
 	$(CORE_TESTS) --cov --cov-report= tests/app tests/test_architecture.py
 	PYTHONPATH=. $(BIN)/python tests/coverage_of_packages.py
 
@@ -58,7 +59,7 @@ docs: $(DEV_INSTALLED)
 notebook: $(DEV_INSTALLED)
 	$(BIN)/jupyter execute --inplace docs/headlight.ipynb
 
-bench: $(DEV_INSTALLED)
+bench: $(REFERENCES_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Every figure of docs/heads.md, pruning.md, methods.md, the tuned lens, the examples and the profiles, from the bundled weights.
@@ -81,6 +82,11 @@ $(APP_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 $(DEV_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
 	@touch $(APP_INSTALLED) $@
+
+# The programs that slow tests and benchmarks compare with.
+$(REFERENCES_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev,references]'
+	@touch $(APP_INSTALLED) $(DEV_INSTALLED) $@
 
 # The JavaScript tools; node and npm themselves are packages of the environment.
 $(NPM_INSTALLED): package.json package-lock.json | $(DEV_INSTALLED)

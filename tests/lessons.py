@@ -16,10 +16,11 @@ from bert_core.run.plans import propose_plan
 from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import Option, View
 from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import lesson_records
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context
+from viz_app.shell.lesson_records import lesson_context
 
 FLOWERS = {
     "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
@@ -111,7 +112,7 @@ def record(name: str) -> Any:
 
 def record_of(name: str, asked: CheckContext) -> Any:
     """What the prediction of a lesson is asked of."""
-    return lesson_records.work_for(CHECKS[lesson_of(name).predict.check].record, asked).compute(ignore_progress)
+    return lesson_records.record_work(lesson_of(name).predict.check, asked).compute(ignore_progress)
 
 
 def answered(name: str, given: Any) -> Any:
@@ -147,7 +148,7 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
 def tried(name: str, asked: CheckContext, *, right: bool) -> None:
     """What is on a page is as the second step of a lesson wants it, or is not, and it is said."""
     task = lesson_of(name).exercise
-    found = lesson_records.work_for(CHECKS[task.check].record, asked).compute(ignore_progress)
+    found = lesson_records.record_work(task.check, asked).compute(ignore_progress)
     verdict = lesson_records.judge_answer(task, asked, found, None)
     assert verdict.right is right, (name, verdict.figures)
     assert said(task.right if right else task.wrong, verdict)

@@ -150,7 +150,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.export.bertviz",
     },
     "viz_app.moved_pages": set(),
-    "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis", "viz_app.moved_pages"},
+    "viz_app.lessons": {"bert_core.refused", "viz_app.lessons.checks", "viz_app.moved_pages"},
+    "viz_app.lessons.checks": {
+        "numpy", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.loading", "bert_core.translators", "bert_core.fingerprint", "bert_core.agreement",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies",
+        "viz_app.lessons",
+    },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
@@ -159,10 +165,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "filelock", "numpy", "torch", "plotly", "streamlit",
         "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.fingerprint",
-        "bert_core.agreement", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.studies", "viz_app",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies", "viz_app",
         "bert_core.edits", "bert_core.editing", "bert_core.unknown_tokens", "viz_app.access", "viz_app.notation",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
+        "viz_app.lessons.checks",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
         "bert_core.settings", "viz_app.streamlit_compat",
@@ -185,12 +191,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.probes": {"bert_core.agreement"},
     "viz_app.pages.neurons": {"bert_core.edits"},
     "viz_app.pages.heads": {"bert_core.task_heads"},
-    "viz_app.pages.roles": {"bert_core.fingerprint"},
+    "viz_app.pages.roles": {"bert_core.fingerprint", "viz_app.lessons"},
     "viz_app.pages.prune": {"bert_core.modeling", "bert_core.pruning", "bert_core.training", "viz_app.access"},
     "viz_app.pages.finetune": {"viz_app.finetuning"},
     "viz_app.pages.images": {"PIL", "bert_core.csv_cells", "bert_core.scenes", "bert_core.vision"},
     "viz_app.pages.inside": {"plotly"},
-    "viz_app.pages.learn": {"viz_app.access", "viz_app.classroom", "viz_app.lessons"},
+    "viz_app.pages.learn": {"viz_app.access", "viz_app.classroom", "viz_app.lessons", "viz_app.lessons.checks"},
     "viz_app.pages.start": {"viz_app.lessons"},
     "viz_app.pages.glossary": {"viz_app.glossary", "viz_app.lessons"},
     "viz_app.cli": {
@@ -559,13 +565,93 @@ def test_constraints_pin_every_dependency_and_contain_nothing_specific_to_a_mach
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
     pinned = {normalized_name(line.partition("==")[0]) for line in lines}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["dev"], *extras["references"]]
     assert {normalized_name(re.split(r"[<>=]", name)[0]) for name in requirements} <= pinned
 
 
 def normalized_name(name: str) -> str:
     """A package name as PEP 503 compares it: lower case, with single hyphens."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def statements_with_references(source: str) -> dict[ast.stmt, bool]:
+    """The statements of a module that import a package of the extra `references`, and whether they may.
+
+    A statement imports one by itself, in a text that another process runs, or through a name of another statement. Only
+    functions may, and tests among them only if they are marked `slow`.
+    """
+    tree = ast.parse(source)
+    is_reference = re.compile(rf"\b(?:import|from) (?:{'|'.join(REFERENCES)})\b").search
+    importing = {node for node in tree.body if is_reference(ast.get_source_segment(source, node) or "")}
+    while True:
+        names = {
+            name.id if isinstance(name, ast.Name) else name.name
+            for node in importing
+            for name in (getattr(node, "targets", None) or [node])
+            if isinstance(name, ast.Name | ast.FunctionDef | ast.ClassDef)
+        }
+        users = {
+            node
+            for node in tree.body
+            if any(isinstance(name, ast.Name | ast.arg) and used_name(name) in names for name in ast.walk(node))
+        }
+        if users <= importing:
+            break
+        importing |= users
+    all_slow = "pytestmark = pytest.mark.slow" in source
+    return {node: may_import_references(node, all_slow) for node in importing}
+
+
+def used_name(node: ast.Name | ast.arg) -> str:
+    """The name that an expression reads, or that of a fixture."""
+    return node.id if isinstance(node, ast.Name) else node.arg
+
+
+def may_import_references(node: ast.stmt, all_slow: bool) -> bool:
+    """Whether `make test` does not run this statement of a module."""
+    if isinstance(node, ast.FunctionDef):
+        marks = {ast.unparse(decorator) for decorator in node.decorator_list}
+        return all_slow or not node.name.startswith("test_") or "pytest.mark.slow" in marks
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+
+
+# Modules of the packages of the extra `references`.
+REFERENCES = ("captum", "concept_erasure", "faiss", "sentence_transformers", "seqeval", "usearch")
+COMPARED_WITH_REFERENCES = {
+    "test_erasure.py", "test_neurons.py", "test_perturbation.py", "test_pooling.py", "test_search.py",
+    "test_similarity.py", "test_tagging.py", "test_tags.py",
+}  # fmt: skip
+
+
+def test_only_slow_tests_import_the_packages_of_the_extra_references() -> None:
+    """These modules import them, only in functions, and each test that does is marked slow; nothing else does."""
+    importing = {}
+    for file in (ROOT / "tests").rglob("*.py"):
+        if file != Path(__file__) and (statements := statements_with_references(file.read_text(encoding="utf-8"))):
+            importing[file.name] = [ast.unparse(node)[:80] for node, may_import in statements.items() if not may_import]
+    assert importing == {name: [] for name in COMPARED_WITH_REFERENCES}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    packages = {re.split(r"[<>=]", name)[0].replace("-", "_").removesuffix("_cpu") for name in extras["references"]}
+    assert packages == set(REFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("source", "may_import"),
+    [
+        ("from captum.attr import Saliency", [False]),
+        ("def test_a():\n    import faiss", [False]),
+        ("@pytest.mark.slow\ndef test_a():\n    import faiss", [True]),
+        ("pytestmark = pytest.mark.slow\ndef test_a():\n    import faiss", [True]),
+        ("CODE = 'import faiss'\ndef test_a():\n    run(CODE)", [True, False]),
+        ("def a():\n    import seqeval\ndef b():\n    a()\ndef test_c():\n    b()", [True, True, False]),
+        ("@pytest.fixture\ndef a():\n    import seqeval\ndef test_b(a):\n    pass", [True, False]),
+    ],
+)
+def test_an_import_of_a_reference_is_detected(source: str, may_import: list[bool]) -> None:
+    """At the top of a module, in a test that is not slow, in a text, through other functions and by a fixture."""
+    statements = statements_with_references(source)
+    assert [statements[node] for node in sorted(statements, key=lambda node: node.lineno)] == may_import
 
 
 def test_names_of_test_files_are_unique() -> None:

@@ -22,6 +22,7 @@ from bert_core.refused import Refused, validate_arguments
 
 FORMAT_VERSION = 2
 TENTHS = 10
+INSTALLED_FILE = "profiles.json.gz"  # next to the weights of a bundled model
 MIN_EXCESS = 0.05  # difference of a share from its random baseline above which it is distinctive
 MAX_FILE_BYTES = 64_000_000  # of the decompressed text
 _GZIP = b"\x1f\x8b"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
 from bert_core.task_heads import NO_ANSWER, TASK_HEADS
 from tests.app.test_own_lessons import folder, said
@@ -20,12 +21,14 @@ from viz_app import classroom
 from viz_app.figures.lessons import LONGEST_LABEL, MARKS
 from viz_app.glossary import terms
 from viz_app.lessons import LANGUAGES
+from viz_app.lessons.checks.context import Unsuitable
 from viz_app.lessons.parsing import FOLDER, folder_faults, lesson_of, lessons, parse_translation
 from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
-from viz_app.shell import examples, panel, view
+from viz_app.shell import examples, language, panel, view
 from viz_app.shell.language import translations
+from viz_app.shell.markdown import error_sentence, escape_markdown
 from viz_app.shell.params import GROUPS
 from viz_app.shell.target import SIMILARITIES
 
@@ -60,6 +63,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "VOTE_CLOSED": (classroom.VOTE_CLOSED,),
     "MISLEADS": (view.MISLEADS,),
     "word": PUT_WORDS,
+    "sentence": (),  # a `Phrase`
+    "error.sentence": (),  # of an `Unsuitable`
     "label": tuple(label for label, _ in view.FOLDED.values()) + tuple(SIMILARITIES.values()),
     "target_advice(current).partition(', or ')[0]": (
         "click a word to hide it", "choose above what to explain",
@@ -141,7 +146,7 @@ def test_a_fault_in_a_translation_is_one_sentence(tmp_path: Path, old: str, new:
     assert re.search(says, faults[0].message) and faults[0].message.startswith("de/both_sides.toml")
 
 
-NAMES = ("translate", "Phrase")  # of the calls
+NAMES = ("translate", "Phrase", "Unsuitable")  # of the calls
 
 
 def translated_in_the_code() -> set[str]:
@@ -196,6 +201,21 @@ def test_a_term_is_explained_in_the_language_that_is_chosen() -> None:
     assert any(mark.startswith("Tiefe (depth): Wie weit oben") for mark in marks)
     (lens,) = (one for one in app.get("button_group") if one.label == "Lens")
     assert "**Tuned lens**: Eine Logit lens" in lens.proto.help
+
+
+@pytest.mark.parametrize("tag", OTHERS)
+def test_why_a_check_cannot_be_applied_is_said_in_the_language_that_is_chosen(
+    tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence is translated where it is shown, with its values; other errors stay as they are."""
+    english = "sentence {number} does not contain “{word}”: every one of them must"
+    error = Unsuitable(english, number=3, word="bank")
+    assert str(error) == "sentence 3 does not contain “bank”: every one of them must"
+    assert error_sentence(error).startswith("Sentence 3 does not contain")
+    monkeypatch.setattr(language, "language", lambda: tag)
+    translated = translations(tag)[english].format(number=3, word="bank")
+    assert error_sentence(error) == escape_markdown(translated[:1].upper() + translated[1:] + ".")
+    assert error_sentence(Refused("there is no file")) == escape_markdown("There is no file.")
 
 
 def test_a_language_is_chosen_by_the_address_and_stays_on_every_page() -> None:

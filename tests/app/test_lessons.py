@@ -19,7 +19,7 @@ from viz_app.pages import PAGES
 from viz_app.shell import frame
 from viz_app.shell.answers import answer_text
 from viz_app.shell.lesson import _RESTORED, parse_view
-from viz_app.shell.lesson_records.context import lesson_context
+from viz_app.shell.lesson_records import lesson_context
 from viz_app.shell.markdown import escape_and_mark_terms, protect_terms
 from viz_app.shell.panel import fill_figures
 

@@ -12,25 +12,24 @@ from bert_core.analysis.roles import THRESHOLDS
 from bert_core.loading import ASSETS
 from bert_core.progress import ignore_progress
 from bert_core.records import CurvePoint
-from bert_core.studies.profiles import read_profiles
+from bert_core.studies.profiles import INSTALLED_FILE, read_profiles
 from tests.lessons import asked_of, bundled, said
 from tests.near import assert_near
 from viz_app.lessons import Option
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import first_course as of
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.first_course import (
     JOBS,
     FirstWordAttention,
-    Guesses,
     HeadContribution,
     HeadJobs,
-    Losses,
     RoleScores,
     WordDrops,
 )
 from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import lesson_records, profiles
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context
+from viz_app.shell.lesson_records import lesson_context
 
 
 def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None:
@@ -51,9 +50,9 @@ def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None
 
 def test_a_guess_has_changed_when_another_word_is_first_and_something_was_hidden() -> None:
     """The same word, or another one without anything hidden, is not yet done."""
-    assert of.guess_changes(Guesses("milk", "tea", ("milk",))).right
-    assert not of.guess_changes(Guesses("milk", "milk", ("cup",))).right
-    assert not of.guess_changes(Guesses("milk", "tea", ())).right
+    assert of.guess_changes(("milk", "tea", ("milk",))).right
+    assert not of.guess_changes(("milk", "milk", ("cup",))).right
+    assert not of.guess_changes(("milk", "tea", ())).right
 
 
 def looks(**shares: list[float]) -> RoleScores:
@@ -104,8 +103,8 @@ def test_heads_can_go_up_to_the_first_loss_that_is_one_percent_higher() -> None:
 
 def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
     """Twelve at 1% is done; eleven, or 2%, is not."""
-    assert of.few_missed(Losses(2.0, 2.019, 12)).right and of.few_missed(Losses(2.0, 1.5, 40)).right
-    assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
+    assert of.few_missed((2.0, 2.019, 12)).right and of.few_missed((2.0, 1.5, 40)).right
+    assert not of.few_missed((2.0, 2.0, 11)).right and not of.few_missed((2.0, 2.04, 12)).right
 
 
 ENDS = ("first", "end")  # as profiles name [CLS] and [SEP]
@@ -155,9 +154,9 @@ def test_the_first_word_looks_at_one() -> None:
 
 def test_what_a_head_does_is_what_its_profile_says() -> None:
     """Every share and every chance of the lesson are those of the profile that comes along, where it is active."""
-    found = read_profiles(ASSETS / "headlight-mini" / profiles.FILE)
+    found = read_profiles(ASSETS / "headlight-mini" / INSTALLED_FILE)
     asked = lesson_context(bundled(), lesson_of("ten_looks").predict.view)
-    counted = lesson_records.work_for("jobs", asked).compute(ignore_progress)
+    counted = lesson_records.record_work("job_of_head", asked).compute(ignore_progress)
     for one in found.heads:
         bars = {(question, bar.name): bar for question, of_it in one.active.items() for bar in of_it}
         for job, keys in (
@@ -179,8 +178,8 @@ def test_profiles_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch
     """A model that has a file of profiles but other weights than they speak of is refused like one without."""
     other = profiles.profiles_of(bundled())
     assert other is not None
-    monkeypatch.setattr(profiles, "_read", lambda path: replace(other, weights="0" * 16))
-    work = lesson_records.work_for("jobs", lesson_context(bundled(), lesson_of("ten_looks").predict.view))
+    monkeypatch.setattr(of, "read_profiles", lambda path: replace(other, weights="0" * 16))
+    work = lesson_records.record_work("job_of_head", lesson_context(bundled(), lesson_of("ten_looks").predict.view))
     with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
         work.compute(ignore_progress)
 
@@ -192,7 +191,7 @@ def test_the_first_word_of_a_sentence_of_ones_own(text: str, answer: int, right:
     """What the head looks at is right, another noun is not, and both have their sentence."""
     task = lesson_of("ten_looks").own_sentence
     asked = asked_of("ten_looks", bundled(), text=text, head="1.7")
-    verdict = CHECKS[task.check].judge(lesson_records.work_for("first_look", asked).compute(ignore_progress), answer)
+    verdict = CHECKS[task.check].judge(lesson_records.record_work(task.check, asked).compute(ignore_progress), answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
 
@@ -208,13 +207,13 @@ def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedMod
         return CheckContext(tiny_loaded, encoding, original, began.encoding, (0, 0), (0, 0))
 
     own = lesson.predict.view.address["text"]
-    for needs, about, says in (
-        ("drops", asked("the cat sat on the mat. " * 20, 1), "tokens: a lesson asks of 64 at most"),
-        ("drops", asked("the cat sat"), "hide exactly one short word"),
-        ("drops", asked("the cat sat", 0, 1), "hide exactly one short word"),
-        ("drops", asked("the cat", 1), "the sentence is too short: write three words or more"),
-        ("guesses", asked("the cat sat", 1), "this step is about the lesson's own sentence"),
-        ("guesses", asked(own, 2), "the gap is filled again"),
+    for check, about, says in (
+        ("largest_drop", asked("the cat sat on the mat. " * 20, 1), "tokens: a lesson asks of 64 at most"),
+        ("largest_drop", asked("the cat sat"), "hide exactly one short word"),
+        ("largest_drop", asked("the cat sat", 0, 1), "hide exactly one short word"),
+        ("largest_drop", asked("the cat", 1), "the sentence is too short: write three words or more"),
+        ("guess_changes", asked("the cat sat", 1), "this step is about the lesson's own sentence"),
+        ("guess_changes", asked(own, 2), "the gap is filled again"),
     ):
         with pytest.raises(Refused, match=says):
-            lesson_records.work_for(needs, about)
+            lesson_records.record_work(check, about)

@@ -32,7 +32,7 @@ def test_an_order_is_right_but_for_one_pair_and_what_is_alike() -> None:
     assert not wrong.right and wrong.figures["swapped"] == 5
     assert [bar.name for bar in wrong.bars] == ["occlusion", "DecompX", "chance", "rollout", "attention"]
     assert [bar.mark for bar in wrong.bars] == ["true", "", "", "", "yours"]
-    assert not of.order_of_methods(replace(found, random_upper=0.05), of.RANKED_METHODS).claim_holds
+    assert not of.order_of_methods(found._replace(random_upper=0.05), of.RANKED_METHODS).claim_holds
     with pytest.raises(Refused, match="each of attention, rollout, DecompX, occlusion once"):
         of.order_of_methods(found, ("attention",))
 
@@ -53,19 +53,19 @@ def test_the_depth_of_the_answer_is_asked_of_the_plain_reading() -> None:
     assert of.known_after(READING, 6).right and of.known_after(READING, 5).right
     assert not of.known_after(READING, 2).right and of.known_after(READING, 2).claim_holds
     assert of.known_after(READING, 6).figures["before"] == "he"
-    assert not of.known_after(replace(READING, tuned=5), 6).claim_holds
-    assert of.known_after(replace(READING, plain=0, tuned=0), 0).figures["before"] == "she"
+    assert not of.known_after(READING._replace(tuned=5), 6).claim_holds
+    assert of.known_after(READING._replace(plain=0, tuned=0), 0).figures["before"] == "she"
 
 
 def test_the_cell_of_the_answer_is_one_lens_one_row_and_one_depth() -> None:
     """Another lens, another depth, another token, or a model without a tuned lens is not it."""
     assert of.cell_of_the_answer(READING).right
     for other in (
-        replace(READING, lens="logit"), replace(READING, depth=3), replace(READING, position=2),
-        replace(READING, has_tuned=False),
+        READING._replace(lens="logit"), READING._replace(depth=3), READING._replace(position=2),
+        READING._replace(has_tuned=False),
     ):  # fmt: skip
         assert not of.cell_of_the_answer(other).right
-    assert of.readings_differ(READING).right and not of.readings_differ(replace(READING, tuned=5)).right
+    assert of.readings_differ(READING).right and not of.readings_differ(READING._replace(tuned=5)).right
 
 
 def meanings(sorted_: list[int], depth: int = 0) -> Meanings:
@@ -88,7 +88,7 @@ def test_meanings_are_apart_from_the_depth_on_at_which_all_stay_sorted() -> None
     assert (
         of.meanings_are_separate(meanings([2, 2, 4])).right and not of.meanings_are_separate(meanings([4, 4, 3])).right
     )
-    narrow = replace(meanings([2, 2, 4]), between_meanings=np.array([0.9, 0.7, 0.76]))
+    narrow = meanings([2, 2, 4])._replace(between_meanings=np.array([0.9, 0.7, 0.76]))
     assert not of.meanings_are_separate(narrow).right
 
 
@@ -121,7 +121,7 @@ def test_a_verb_is_pulled_over_only_with_both_verbs_in_their_places() -> None:
 
 def test_own_sentences_are_judged_as_the_lesson_is() -> None:
     """To park and the park are told apart, banks in no order are not; another verb is pulled over too."""
-    name, check = "bank_and_bank", CHECKS["told_apart"]
+    name, check = "bank_and_bank", "told_apart"
     for word, lines, right in (
         ("park", ("The children played in the park.", "We walked through the park to the lake.",
                   "You can not park the car here.", "He wanted to park his car near the house."), True),
@@ -131,42 +131,55 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
         asked = asked_of(name, bundled(), common_word=word, sentences="\n".join(lines))
         assert (
             asked.is_own
-            and check.judge(lesson_records.work_for(check.record, asked).compute(None), None).right is right
+            and CHECKS[check].judge(lesson_records.record_work(check, asked).compute(None), None).right is right
         ), word
     own = {"one": "The father with the boys was at home.", "two": "The father with the boys were at home."}
     asked = asked_of("the_keys", bundled(), **own)
-    found = lesson_records.work_for("pair", asked).compute(None)
+    found = lesson_records.record_work("second_is_likelier", asked).compute(None)
     assert asked.is_own and of.second_is_likelier(found).right and not of.verb_pulled_over(found).right
 
 
 @pytest.mark.parametrize(
-    ("name", "needs", "chosen", "says"),
+    ("name", "check", "chosen", "says"),
     [
         (
             "bank_and_bank",
-            "meanings",
+            "parted_after",
             {"sentences": "the bank\na bank\nmy bank"},
             "there are 3 sentences: write 4, 6 or 8",
         ),
-        ("bank_and_bank", "meanings", {"common_word": "cat"}, "sentence 1 does not contain “cat”"),
-        ("bank_and_bank", "meanings", {"sentences": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
-        ("the_keys", "pair", {"one": " "}, "sentence 1 is empty"),
-        ("the_keys", "pair", {"two": "The cat is on the wall."}, "must differ in one word, the verb"),
+        ("bank_and_bank", "parted_after", {"common_word": "cat"}, "sentence 1 does not contain “cat”"),
+        ("bank_and_bank", "parted_after", {"sentences": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
+        ("the_keys", "verb_pulled_over", {"one": " "}, "sentence 1 is empty"),
+        ("the_keys", "verb_pulled_over", {"two": "The cat is on the wall."}, "must differ in one word, the verb"),
         (
             "the_keys",
-            "pair",
+            "verb_pulled_over",
             {"two": "The picture with the flower is on the wall."},
             "must differ in one word, the verb",
         ),
-        ("the_keys", "pair", {"two": "a " * 80}, "sentence 2 has .* at most"),
+        ("the_keys", "verb_pulled_over", {"two": "a " * 80}, "sentence 2 has .* at most"),
     ],
 )
 def test_what_cannot_be_asked_of_ones_own_words_is_a_sentence(
-    name: str, needs: str, chosen: dict[str, str], says: str
+    name: str, check: str, chosen: dict[str, str], says: str
 ) -> None:
     """Too few sentences, one without the word, an empty one, two that are too different, or too long ones."""
     with pytest.raises(Refused, match=says):
-        lesson_records.work_for(needs, asked_of(name, bundled(), **chosen))
+        lesson_records.record_work(check, asked_of(name, bundled(), **chosen))
+
+
+def test_a_choice_that_is_no_number_is_refused() -> None:
+    """A lesson of a teacher may have a wrong cell or depth: too few numbers, and other text, are refused."""
+    for name, check, page in (
+        ("when", "known_after", {"cell": "3"}),
+        ("when", "known_after", {"cell": "3.x"}),
+        ("bank_and_bank", "parted_after", {"depth": "1.2"}),
+    ):
+        context = asked_of(name, bundled())
+        asked = replace(context, choices={**context.choices, **page})
+        with pytest.raises(Refused, match=r"is not possible: \d whole numbers"):
+            lesson_records.record_work(check, asked)
 
 
 def test_many_copies_are_read_of_short_texts_only() -> None:
@@ -175,7 +188,7 @@ def test_many_copies_are_read_of_short_texts_only() -> None:
     original = bundled().tokenizer.encode("She took the pen and wrote a letter. " * 4)
     long = replace(begun, original=original, encoding=bundled().tokenizer.mask_words(original, [3]))
     with pytest.raises(Refused, match="this lesson asks of 32 at most"):
-        lesson_records.work_for("judged", long)
+        lesson_records.record_work("order_of_methods", long)
 
 
 # ---------------------------------------------------------------------------- the panel

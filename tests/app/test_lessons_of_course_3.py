@@ -16,14 +16,13 @@ from tests.visit import at, settled, visited, words
 from viz_app.lessons import Option
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.third_course import (
     OCCUPATIONS,
     RELATIONS,
     Leanings,
     LinkedWord,
     NegationGuesses,
-    OrderProbabilities,
-    Pronouns,
     RelationAccuracy,
     TreebankAccuracy,
     WordLeanings,
@@ -31,7 +30,6 @@ from viz_app.lessons.checks.third_course import (
 )
 from viz_app.lessons.parsing import lesson_of
 from viz_app.shell import lesson_records
-from viz_app.shell.lesson_records.context import CheckContext
 
 # ---------------------------------------------------------------------------- on records made by hand
 
@@ -70,17 +68,14 @@ def test_the_last_word_is_tied_to_one_word() -> None:
 
 def test_a_swapped_pair_is_judged_by_the_range_that_holds_it() -> None:
     """0.95 swapped: above 0.9 is right, below 0.1 is not; where the order counts, the claim does not hold."""
-    found = OrderProbabilities(0.99, 0.95, 0.02)
+    found = (0.99, 0.95, 0.02)
     high, low = Option(0.9, 1, "above 0.9"), Option(0, 0.1, "below 0.1")
     right, wrong = of.swapped_pair(found, high), of.swapped_pair(found, low)
     assert right.right and right.claim_holds and right.truth == (0.95,) and not wrong.right
     assert [(bar.name, bar.value) for bar in wrong.bars][1] == ("yours", 0.1)
-    for other in (OrderProbabilities(0.99, 0.05, 0.02), OrderProbabilities(0.99, 0.95, 0.8)):
+    for other in ((0.99, 0.05, 0.02), (0.99, 0.95, 0.8)):
         assert not of.swapped_pair(other, high).claim_holds
-    assert (
-        of.doubted_pair(OrderProbabilities(0.49, 0.9, 0)).right
-        and not of.doubted_pair(OrderProbabilities(0.5, 0, 0)).right
-    )
+    assert of.doubted_pair((0.49, 0.9, 0)).right and not of.doubted_pair((0.5, 0, 0)).right
 
 
 def test_the_first_guesses_that_stay_are_counted() -> None:
@@ -124,9 +119,9 @@ def test_occupations_are_counted_with_and_without_what_the_frame_leans_to() -> N
 
 def test_she_is_likelier_or_he() -> None:
     """Whoever is likelier is named by how many times; a probability of nothing divides nothing by zero."""
-    more = of.she_is_likelier(Pronouns(0.1, 0.3))
+    more = of.she_is_likelier((0.1, 0.3))
     assert more.right and more.figures["times"] == pytest.approx(3)
-    less = of.she_is_likelier(Pronouns(0.5, 0.0))
+    less = of.she_is_likelier((0.5, 0.0))
     assert not less.right and less.figures["times"] < inf
 
 
@@ -168,7 +163,7 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
     """The same check, or that of the last step, on another text; both answers have their sentence."""
     task = lesson_of(name).own_sentence
     check = CHECKS[task.check]
-    found = lesson_records.work_for(check.record, on_a_page(bundled(), name, *texts)).compute(ignore_progress)
+    found = lesson_records.record_work(task.check, on_a_page(bundled(), name, *texts)).compute(ignore_progress)
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
@@ -176,17 +171,17 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
 
 def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:
     """No second sentence, one too many, no gap, two, no word that takes "not", and a sentence of the gap alone."""
-    for needs, texts, says in (
-        ("both_orders", ("the cat sat",), "write a second sentence on top of the page"),
-        ("negated", ("the cat is [MASK]", "it sat"), "take the second sentence away"),
-        ("negated", ("the cat is big",), r"leave exactly one gap: type \[MASK\] for one word"),
-        ("pronouns", ("[MASK] is a [MASK]",), "leave exactly one gap"),
-        ("negated", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
-        ("word_leanings", ("[MASK]",), "the sentence is too short"),
-        ("tied", ("a cat sat.",), "the sentence is too short: write four words or more"),
+    for check, texts, says in (
+        ("swapped_pair", ("the cat sat",), "write a second sentence on top of the page"),
+        ("says_not", ("the cat is [MASK]", "it sat"), "take the second sentence away"),
+        ("says_not", ("the cat is big",), r"leave exactly one gap: type \[MASK\] for one word"),
+        ("she_is_likelier", ("[MASK] is a [MASK]",), "leave exactly one gap"),
+        ("says_not", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
+        ("another_frame", ("[MASK]",), "the sentence is too short"),
+        ("tied_word", ("a cat sat.",), "the sentence is too short: write four words or more"),
     ):
         with pytest.raises(Refused, match=says):
-            lesson_records.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
+            lesson_records.record_work(check, on_a_page(tiny_loaded, "follows", *texts))
 
 
 def test_the_head_that_is_chosen_on_the_page_is_the_answer_of_the_fourth_lesson() -> None:

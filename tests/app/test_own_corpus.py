@@ -16,9 +16,9 @@ from bert_core.studies.settings import IndexSettings
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, exported_files, settled, visited, words
 from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
+from viz_app.lessons import TREES
 from viz_app.shell import own_corpus
 from viz_app.shell.controls import Upload
-from viz_app.shell.examples import TREES
 from viz_app.shell.jobs import JobStopped
 from viz_app.shell.own_corpus import OwnIndex, max_tokens
 

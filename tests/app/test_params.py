@@ -9,7 +9,7 @@ from bert_core import Refused
 from viz_app.pages import PAGES
 from viz_app.shell import examples
 from viz_app.shell.frame import params_of_pages
-from viz_app.shell.lesson_records.context import CURRENT_NAMES
+from viz_app.shell.lesson_records import CURRENT_NAMES
 from viz_app.shell.model_names import added_models
 from viz_app.shell.params import GROUPS, Page, Param, merge_params
 

@@ -20,7 +20,14 @@ import bert_core
 from bert_core import read_profiles
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
-from bert_core.studies.profiles import HeadExample, NeuronProfile, Profiles, TokenProfile, distinctive_groups
+from bert_core.studies.profiles import (
+    INSTALLED_FILE,
+    HeadExample,
+    NeuronProfile,
+    Profiles,
+    TokenProfile,
+    distinctive_groups,
+)
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.policy import hash_source
@@ -38,10 +45,9 @@ from viz_app.export.profiles import (
 from viz_app.figures.profiles import share_bars
 from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.shell import profiles
-from viz_app.shell.profiles import FILE
 
 __all__ = ["headlight"]  # a fixture
-BUNDLED = ASSETS / "headlight-mini" / FILE
+BUNDLED = ASSETS / "headlight-mini" / INSTALLED_FILE
 
 
 def bundled_json() -> dict[str, Any]:

@@ -38,7 +38,7 @@ def answer(page: Page, name: str) -> None:
 def test_a_lesson_asks_before_it_shows(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """In both languages: nothing of the truth until an answer is given, then bars and sentences; nothing is asked."""
     found = record(name)  # the model's own, made once for both languages
-    monkeypatch.setattr(lesson_records, "work_for", lambda *_: Work("", "", lambda _: found))
+    monkeypatch.setattr(lesson_records, "record_work", lambda *_: Work("", "", lambda _: found))
     for tag, (say, true) in SAYS.items():
         one = lesson_of(name, tag)
         opened_from_disk(page, tmp_path, handout_of(one, bundled(), tag))

@@ -14,10 +14,6 @@ from bert_core.run.losses import TextExample, mask_pieces
 from bert_core.run.states import masked_losses_with_erasers, word_states
 from tests.near import assert_near
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit.script, which it uses elsewhere
-    from concept_erasure import LeaceEraser
-
 RNG = np.random.default_rng(0)
 WORDS, HIDDEN, LABELS = 2000, 16, 4
 LABEL = RNG.integers(0, LABELS, WORDS)
@@ -47,8 +43,13 @@ def test_no_linear_probe_finds_what_was_erased() -> None:
     assert before > 0.9 and after == pytest.approx(majority)
 
 
+@pytest.mark.slow
 def test_it_is_what_the_package_of_its_authors_gives() -> None:
     """The same map, without the shrinkage and the cut-offs that the package adds for small samples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit.script, which it uses elsewhere
+        from concept_erasure import LeaceEraser
+
     theirs = LeaceEraser.fit(
         torch.from_numpy(STATES), torch.from_numpy(np.eye(LABELS)[LABEL]), shrinkage=False, svd_tol=1e-6,
         constrain_cov_trace=False,

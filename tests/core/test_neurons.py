@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from captum.attr import LayerActivation, LayerIntegratedGradients, NeuronConductance
 from torch import Tensor, nn
 
 import bert_core
@@ -76,9 +75,34 @@ def layer_of(loaded: LoadedModel, layer: int) -> Any:
 
 
 def test_activations_are_what_a_layer_hands_on(tiny: LoadedModel, text: Encoding) -> None:
-    """Of every layer, as captum's LayerActivation reads them; with gates, cuts and scaled neurons too."""
+    """Of every layer, as a hook of torch reads them; with gates, cuts and scaled neurons too."""
+    for loaded, gates in changes(tiny):
+        found = neuron_activations(loaded, text, head_mask=gates)
+        for layer in range(2):
+            outputs: list[Tensor] = []
+            module = layer_of(loaded, layer).intermediate
+            hook = module.register_forward_hook(lambda _, __, out, outputs=outputs: outputs.append(out[0]))
+            loaded.model.bert(
+                torch.tensor([text.input_ids]),
+                token_type_ids=torch.tensor([text.token_type_ids]),
+                head_mask=None if gates is None else torch.tensor(gates, dtype=torch.float32),
+            )
+            hook.remove()
+            assert_near(found.activations[layer], outputs[0])
+
+
+def changes(tiny: LoadedModel) -> list[tuple[LoadedModel, np.ndarray | None]]:
+    """The model as it is, with gates, and with a cut and a scaled neuron."""
     changed = edited(tiny, [AttentionKnockout((3,), (1, 2), layers=(0,)), ScaledNeuron(0, 5, 3.0)])
-    for loaded, gates in ((tiny, None), (tiny, GATES), (changed, None)):
+    return [(tiny, None), (tiny, GATES), (changed, None)]
+
+
+@pytest.mark.slow
+def test_activations_are_those_of_captum(tiny: LoadedModel, text: Encoding) -> None:
+    """The same, as captum's LayerActivation reads them."""
+    from captum.attr import LayerActivation
+
+    for loaded, gates in changes(tiny):
         found = neuron_activations(loaded, text, head_mask=gates)
         mask = None if gates is None else torch.tensor(gates, dtype=torch.float32)
 
@@ -243,10 +267,13 @@ def by_factor(
     return value, times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", [0, 1])
 def test_integrated_gradients_are_those_of_captum(tiny: LoadedModel, text: Encoding, layer: int, kind: str) -> None:
     """Of every neuron at every token; and captum's conductance of one neuron is the same number."""
+    from captum.attr import LayerIntegratedGradients, NeuronConductance
+
     target = target_of(kind, tiny, text)
     found = neuron_gradients(tiny, text, target, layers=[layer], steps=9)
     value, times = by_factor(tiny, text, target, layer)

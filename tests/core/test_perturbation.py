@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from captum.attr import InputXGradient, IntegratedGradients, Saliency
 from torch import Tensor
 
 import bert_core
@@ -87,11 +86,14 @@ def words_of(loaded: LoadedModel, ids: tuple[int, ...] | list[int]) -> Tensor:
     return loaded.model.bert.embeddings.word_embeddings(torch.tensor([ids])).detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), [*((kind, "tiny") for kind in ASKED_KINDS), *((kind, "mini") for kind in ASKED_KINDS[:3])]
 )
 def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: LoadedModel, mini: LoadedModel) -> None:
     """Saliency and input x gradient, every target, on the tiny model and the bundled one."""
+    from captum.attr import InputXGradient, Saliency
+
     loaded = {"tiny": tiny, "mini": mini}[name]
     encoding = example(loaded)
     target = target_of(kind, loaded, encoding)
@@ -107,6 +109,7 @@ def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: 
     assert_near(found.target_value, value(words).item())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", ["pad", "mask", "zero"])
 @pytest.mark.parametrize("kind", ASKED_KINDS)
 def test_integrated_gradients_are_those_of_captum(kind: str, baseline: str, tiny: LoadedModel) -> None:
@@ -122,6 +125,8 @@ def test_integrated_gradients_are_those_of_captum(kind: str, baseline: str, tiny
 
 def by_captum(loaded: LoadedModel, encoding: Encoding, target: Target, baseline: str, steps: int) -> Tensor:
     """Scores (seq,)."""
+    from captum.attr import IntegratedGradients
+
     words = words_of(loaded, encoding.input_ids)
     start = words.clone()
     for position in target.removable(encoding):
@@ -132,13 +137,21 @@ def by_captum(loaded: LoadedModel, encoding: Encoding, target: Target, baseline:
     return scores[0].sum(-1).detach().float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mlm", "nsp"])
-def test_integrated_gradients_of_the_bundled_model(kind: str, mini: LoadedModel) -> None:
-    """Captum's at equal steps, and with enough of them the scores sum to the target's way from the baseline."""
+def test_integrated_gradients_of_the_bundled_model_are_those_of_captum(kind: str, mini: LoadedModel) -> None:
+    """At equal steps."""
     encoding = example(mini)
     target = target_of(kind, mini, encoding)
-    few = integrated_gradients(mini, encoding, target, steps=12)
-    assert_near(few.scores, by_captum(mini, encoding, target, "pad", 12))
+    found = integrated_gradients(mini, encoding, target, steps=12)
+    assert_near(found.scores, by_captum(mini, encoding, target, "pad", 12))
+
+
+@pytest.mark.parametrize("kind", ["mlm", "nsp"])
+def test_integrated_gradients_of_the_bundled_model(kind: str, mini: LoadedModel) -> None:
+    """With enough steps the scores sum to the target's way from the baseline."""
+    encoding = example(mini)
+    target = target_of(kind, mini, encoding)
     found = integrated_gradients(mini, encoding, target, steps=100)
     assert found.gap is not None and found.baseline_value is not None
     way = found.target_value - found.baseline_value

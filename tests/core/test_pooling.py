@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: their vectors are those that its own program computes, there and back."""
+"""Folders of sentence-transformers: they load, and their vectors are those that its own program computes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 import bert_core
 from bert_core import CheckpointError, Refused
@@ -39,7 +37,55 @@ def encoders(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def sentences_folder(encoder: Path, folder: Path, mode: str = "mean", *, normal: bool = True, limit: int = 40) -> Path:
-    """What sentence-transformers writes today."""
+    """A folder as sentence-transformers writes it today, written without it."""
+    shutil.copytree(encoder, folder)
+    _changed(folder, "tokenizer_config.json", lambda values: values.update(model_max_length=limit))
+    types = ["base.modules.transformer.Transformer", "sentence_transformer.modules.pooling.Pooling"]
+    types += ["base.modules.normalize.Normalize"] * normal
+    modules = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind.rpartition('.')[2]}" if number else "",
+            "type": f"sentence_transformers.{kind}",
+        }
+        for number, kind in enumerate(types)
+    ]
+    config = json.loads((folder / "config.json").read_text())
+    hidden_size = config["dim" if config["model_type"] == "distilbert" else "hidden_size"]
+    pooling = {"embedding_dimension": hidden_size, "pooling_mode": mode, "include_prompt": True}
+    output = "sentence_embedding"
+    files: dict[str, object] = {
+        "modules.json": modules,
+        "sentence_bert_config.json": {
+            "transformer_task": "feature-extraction",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            "module_output_name": "token_embeddings",
+        },
+        "config_sentence_transformers.json": {
+            "__version__": {},
+            "default_prompt_name": None,
+            "model_type": "SentenceTransformer",
+            "prompts": {"document": "", "query": ""},
+            "similarity_fn_name": "cosine",
+        },
+        "1_Pooling/config.json": pooling,
+    }
+    if normal:
+        files["2_Normalize/config.json"] = {"module_input_name": output, "module_output_name": output}
+    for name, values in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(values))
+    return folder
+
+
+def folder_of_the_reference(
+    encoder: Path, folder: Path, mode: str = "mean", *, normal: bool = True, limit: int = 40
+) -> Path:
+    """The same folder, written by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
     reader = Transformer(str(encoder), max_seq_length=limit)
     pooling = Pooling(reader.get_embedding_dimension(), pooling_mode=mode)
     SentenceTransformer(modules=[reader, pooling, *[Normalize()] * normal], device="cpu").save(str(folder))
@@ -64,6 +110,8 @@ def vectors(loaded: bert_core.LoadedModel) -> np.ndarray:
 
 
 def theirs(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
     return SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
 
 
@@ -74,7 +122,7 @@ def test_vectors_are_those_of_sentence_transformers(
     encoders: dict[str, Path], tmp_path: Path, family: str, mode: str
 ) -> None:
     """In each mode, of each family, texts cut where its file says; and again from what we write."""
-    folder = sentences_folder(encoders[family], tmp_path / "sentences", mode, normal=mode != "max")
+    folder = folder_of_the_reference(encoders[family], tmp_path / "sentences", mode, normal=mode != "max")
     loaded = bert_core.load(folder, device="cpu")
     assert loaded.pooling == Pools(mode, normalize=mode != "max", max_length=40)
     expected = theirs(folder)
@@ -86,12 +134,44 @@ def test_vectors_are_those_of_sentence_transformers(
     assert np.array_equal(vectors(again), vectors(loaded))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "mpnet"])
+def test_the_folders_of_these_tests_are_those_that_sentence_transformers_writes(
+    encoders: dict[str, Path], tmp_path: Path, family: str, normal: bool
+) -> None:
+    """The same modules and settings beside the encoder, except versions; the same length; and it reads ours."""
+    ours = sentences_folder(encoders[family], tmp_path / "ours", normal=normal)
+    reference = folder_of_the_reference(encoders[family], tmp_path / "reference", normal=normal)
+    own_files = {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"}
+    own_files |= {f"{file.parent.name}/config.json" for file in reference.glob("*_*/config.json")}
+    for name in own_files:
+        written, expected = (json.loads((folder / name).read_text()) for folder in (ours, reference))
+        if name == "config_sentence_transformers.json":
+            expected["__version__"] = {}
+        assert written == expected, name
+    lengths = [
+        json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] for folder in (ours, reference)
+    ]
+    assert lengths == [40, 40]
+    assert_near(theirs(ours), theirs(reference))
+
+
 def test_the_older_layout_loads(encoders: dict[str, Path], tmp_path: Path) -> None:
     """Weights in 0_Transformer are found, and their vectors are the same."""
-    folder = older(sentences_folder(encoders["bert"], tmp_path / "sentences"))
-    loaded = bert_core.load(folder, device="cpu")
+    expected = vectors(bert_core.load(sentences_folder(encoders["bert"], tmp_path / "today"), device="cpu"))
+    loaded = bert_core.load(older(sentences_folder(encoders["bert"], tmp_path / "sentences")), device="cpu")
     assert loaded.pooling == Pools("mean", normalize=True, max_length=40)
-    assert_near(vectors(loaded), theirs(folder))
+    assert np.array_equal(vectors(loaded), expected)
+
+
+@pytest.mark.slow
+def test_vectors_of_the_older_layout_are_those_of_sentence_transformers(
+    encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    """It reads the older layout as we do."""
+    folder = older(folder_of_the_reference(encoders["bert"], tmp_path / "sentences"))
+    assert_near(vectors(bert_core.load(folder, device="cpu")), theirs(folder))
 
 
 @pytest.mark.parametrize("layout", ["today", "older", "written"])
@@ -138,12 +218,19 @@ def test_one_from_the_hub_asks_for_the_files_of_its_modules(
 
 
 def test_a_pruned_one_is_written_and_read_again(encoders: dict[str, Path], tmp_path: Path) -> None:
-    """A pruned model keeps how it pools; with zeros in the places of its heads sentence-transformers reads it too."""
+    """A pruned model keeps how it pools, and its vectors."""
     loaded = bert_core.load(sentences_folder(encoders["bert"], tmp_path / "sentences"), device="cpu")
     pruned = bert_core.pruned(loaded, [(0, 1), (1, 0), (1, 3)])
     again = bert_core.load(bert_core.save(pruned, tmp_path / "pruned"), device="cpu")
     assert again.pooling == loaded.pooling
     assert np.array_equal(vectors(again), vectors(pruned))
+
+
+@pytest.mark.slow
+def test_sentence_transformers_reads_a_pruned_one(encoders: dict[str, Path], tmp_path: Path) -> None:
+    """With zeros in the places of its heads."""
+    loaded = bert_core.load(sentences_folder(encoders["bert"], tmp_path / "sentences"), device="cpu")
+    pruned = bert_core.pruned(loaded, [(0, 1), (1, 0), (1, 3)])
     whole = bert_core.save(bert_core.zero_filled(pruned), tmp_path / "whole")
     assert_near(theirs(whole), vectors(pruned))
 
@@ -158,15 +245,27 @@ def test_equal_states_pool_to_that_state() -> None:
     assert Pools("lasttoken").pooled_positions(7) == (6,) and Pools("cls").pooled_positions(7) == (0,)
 
 
-def test_lower_case_where_the_file_says_so(encoders: dict[str, Path], tmp_path: Path) -> None:
-    """A vocabulary with capitals reads in lower case if the file asks for it; so does what we write."""
+def in_lower_case(tmp_path: Path) -> Path:
+    """A folder of a vocabulary with capitals that asks for lower case."""
     folder = tmp_path / "cased"
     save_family("distilbert", folder, cased=True)
     sentences = sentences_folder(folder, tmp_path / "sentences")
-    limits = sentences / "sentence_bert_config.json"
-    limits.write_text(json.dumps(json.loads(limits.read_text()) | {"do_lower_case": True}))
+    _changed(sentences, "sentence_bert_config.json", lambda values: values.update(do_lower_case=True))
+    return sentences
+
+
+def test_lower_case_where_the_file_says_so(tmp_path: Path) -> None:
+    """A vocabulary with capitals reads in lower case if the file asks for it; so does what we write."""
+    loaded = bert_core.load(in_lower_case(tmp_path), device="cpu")
+    for reader in (loaded, bert_core.load(bert_core.save(loaded, tmp_path / "written"), device="cpu")):
+        assert read_sentence(reader, "A King").tokens == read_sentence(reader, "a king").tokens
+
+
+@pytest.mark.slow
+def test_lower_case_is_that_of_sentence_transformers(tmp_path: Path) -> None:
+    """Its vectors are ours, of such a folder and of what we write."""
+    sentences = in_lower_case(tmp_path)
     loaded = bert_core.load(sentences, device="cpu")
-    assert read_sentence(loaded, "A King").tokens == read_sentence(loaded, "a king").tokens
     assert_near(vectors(loaded), theirs(sentences))
     assert_near(theirs(bert_core.save(loaded, tmp_path / "written")), vectors(loaded))
 

@@ -139,6 +139,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_faiss_finds_the_same(index: Index, tiny_loaded: LoadedModel, tmp_path: Path) -> None:
     """Over the same rows as unit vectors in float32 its exact scan has the same best 50, with the same scores, of
     states and of what heads bring.

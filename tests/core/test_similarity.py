@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import captum.attr
 import numpy as np
 import pytest
 import torch
@@ -149,11 +148,14 @@ def _in_float64(loaded: LoadedModel) -> bert_core.BertForPreTraining:
     return copy.deepcopy(loaded.model).double()
 
 
+@pytest.mark.slow
 def test_integrated_gradients_are_captums(loaded: LoadedModel) -> None:
     """captum's integrated gradients of torch's cosine, on the same way, are ours; but where the largest change hands.
 
     Along the way another token may have the largest number, where the slope jumps: two rules of points need not agree.
     """
+    from captum.attr import IntegratedGradients
+
     one, other = both(loaded)
     found = bert_core.integrated_gradients(loaded, one, similarity_target(loaded, one, other), steps=50)
     bert, fixed = loaded.model.bert, torch.tensor(sentence_vector(loaded, other))
@@ -167,7 +169,7 @@ def test_integrated_gradients_are_captums(loaded: LoadedModel) -> None:
         rows = states[:, list(loaded.effective_pooling.pooled_positions(len(one)))]
         return F.cosine_similarity(loaded.effective_pooling.pool(rows), fixed[None], dim=-1)
 
-    expected = captum.attr.IntegratedGradients(cosine).attribute(words, start, n_steps=50, method="gausslegendre")
+    expected = IntegratedGradients(cosine).attribute(words, start, n_steps=50, method="gausslegendre")
     assert_near(found.scores, expected[0].sum(-1), within=1e-4)
     assert found.gap is not None
     if loaded.effective_pooling.mode != "max":

@@ -12,7 +12,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from seqeval.metrics import f1_score, precision_score, recall_score
 
 import bert_core
 from bert_core import capture, tagged_words
@@ -80,6 +79,8 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, mon
 
 def test_it_learns_names_and_scores_as_seqeval_does(file: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
     """The scores that are told are those of seqeval on what the saved model says of the held-out words, one by one."""
+    from seqeval.metrics import f1_score, precision_score, recall_score
+
     held = write(tmp_path / "held.conll", lines(40, seed=2))
     few = FinetuneSettings(epochs=4, learning_rate=2e-3, max_length=48)
     scores = run(file, tmp_path / "model", tiny_model_folder, few, held_out=held)

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seqeval.metrics import f1_score, precision_score, recall_score
-from seqeval.metrics.sequence_labeling import get_entities
 
 import bert_core
 from bert_core import ModelRun, TagSpan, capture, tag_spans, tagged_spans, tagged_words
@@ -40,15 +38,21 @@ def tagged(run: ModelRun, *labels: str | None) -> ModelRun:
     return dataclasses.replace(run, tags=dataclasses.replace(run.tags, logits=logits, probabilities=probabilities))
 
 
+@pytest.mark.slow
 def test_every_row_of_tags_comes_to_the_spans_of_seqeval() -> None:
     """All rows of four tags of two kinds, whether they nest or not, as the field counts them."""
+    from seqeval.metrics.sequence_labeling import get_entities
+
     for row in itertools.product(MARKS, repeat=4):
         assert [(one.kind, one.first, one.last) for one in tag_spans(row)] == get_entities(list(row))
 
 
+@pytest.mark.slow
 @given(texts=texts)
 def test_precision_recall_and_f1_are_those_of_seqeval(texts: list[list[tuple[str, str]]]) -> None:
     """Over several texts, from the counts of all kinds together."""
+    from seqeval.metrics import f1_score, precision_score, recall_score
+
     truth, guessed = ([[pair[side] for pair in text] for text in texts] for side in (0, 1))
     there, asked, right = np.sum([*span_counts(truth, guessed).values(), (0, 0, 0)], 0)
     if not texts:

@@ -17,7 +17,6 @@ from math import isfinite
 
 from bert_core.refused import Refused
 from viz_app.lessons import Lesson, Option
-from viz_app.lessons.checks import CHECKS
 
 Answer = int | float | Option | tuple[str, ...]
 
@@ -79,7 +78,7 @@ class ClassQuestion:
         if task.answer == "choice":
             return answer in task.options
         if task.answer == "order":
-            return isinstance(answer, tuple) and sorted(map(str, answer)) == sorted(CHECKS[task.check].items)
+            return isinstance(answer, tuple) and sorted(map(str, answer)) == sorted(task.items)
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not isfinite(answer):
             return False
         return answer in self.words if task.answer == "word" else task.minimum <= answer <= task.maximum

@@ -2,13 +2,14 @@
 
 The reader answers a question before the truth is shown. `STEPS` are: a prediction, an exercise on the live page, the
 truth beside the prediction, the same question about a sentence of the reader's own, and free exploration. This package
-imports neither Streamlit nor a model.
+does not import Streamlit; only its checks import models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 STEPS = ("predict", "do", "reveal", "yours", "free")
 # The kinds of answer: given in the panel as a word that is clicked, a number, an option or an order; or on the page.
@@ -16,6 +17,7 @@ ANSWERS = ("word", "number", "choice", "order", "page")
 # Names of languages in themselves, by tag. Lessons are written in English; translations are in a folder named by tag.
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 ENGLISH = "en"
+TREES = Path(__file__).with_name("trees.conllu")  # sixty example sentences with their dependency trees
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Task:
 
     text: what to do. answer: one of `ANSWERS`. check: a name in `checks.CHECKS`. right, wrong: the text for a right and
     a wrong answer, with figures of the check in braces. options: of a choice. minimum, maximum: of a number, counted in
-    `unit`.
+    `unit`. items: what an order consists of.
     """
 
     view: View
@@ -66,6 +68,7 @@ class Task:
     minimum: float = 0.0
     maximum: float = 0.0
     unit: str = ""
+    items: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

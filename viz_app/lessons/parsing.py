@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple, TypeVar
@@ -128,15 +128,13 @@ def parse_file(file: Path) -> Parsed:
     if not NAME.fullmatch(file.stem):
         rule = "a small letter first, then small letters, figures and _, 40 signs at most"
         return None, [Fault(0, f"{file.name}: the name of a lesson has {rule}")]
-    text = _read_text(file, file.name)
-    return (None, [text]) if isinstance(text, Fault) else _parse_text(text, file.stem)
+    return _parse(_read_text(file, file.name), file.name, partial(_make_lesson, file.stem))
 
 
 def parse_translation(lesson: Lesson, file: Path) -> Parsed:
     """Return a lesson with the texts of a translation, or None and all faults of the translation."""
     name = f"{file.parent.name}/{file.name}"
-    text = _read_text(file, name)
-    return (None, [text]) if isinstance(text, Fault) else _translate(lesson, text, name)
+    return _parse(_read_text(file, name), name, partial(_translate, lesson))
 
 
 def _read_text(file: Path, name: str) -> str | Fault:
@@ -156,7 +154,20 @@ def parse_lesson(text: str, name: str) -> Lesson:
 
     name: of the file, without its extension.
     """
-    return _require_lesson(_parse_text(text, name))
+    return _require_lesson(_parse(text, f"{name}.toml", partial(_make_lesson, name)))
+
+
+def _parse(text: str | Fault, file: str, make: Callable[[_Table], Lesson]) -> Parsed:
+    """Return the lesson that `make` makes of the text of a file, or None and all its faults, by their lines."""
+    if isinstance(text, Fault):
+        return None, [text]
+    top = _parse_toml(text, file)
+    if isinstance(top, Fault):
+        return None, [top]
+    lesson = make(top)
+    top.check_keys()
+    faults = sorted(Fault(line_of(text, key), f"{file}: {key} {message}") for key, message in top.faults)
+    return (None, faults) if faults else (lesson, [])
 
 
 def _parse_toml(text: str, file: str) -> _Table | Fault:
@@ -169,11 +180,7 @@ def _parse_toml(text: str, file: str) -> _Table | Fault:
         return Fault(0, f"{file} is no TOML file that can be read: tables stand too deep in each other")
 
 
-def _parse_text(text: str, name: str) -> Parsed:
-    file = f"{name}.toml"
-    top = _parse_toml(text, file)
-    if isinstance(top, Fault):
-        return None, [top]
+def _make_lesson(name: str, top: _Table) -> Lesson:
     link = top.text("link")
     if link and not link.startswith("https://"):
         top.fault("link", f"is {link[:60]!r}: an address that begins with https://")
@@ -182,7 +189,7 @@ def _parse_text(text: str, name: str) -> Parsed:
         top.fault("predict.answer", "is 'page': a prediction is given in the panel")
     if not predict.view.address:
         top.fault("predict.address", "is missing: a lesson begins with a text of its own")
-    lesson = Lesson(
+    return Lesson(
         name,
         title=top.text("title"),
         question=top.text("question"),
@@ -197,21 +204,16 @@ def _parse_text(text: str, name: str) -> Parsed:
         own_sentence=own_sentence,
         free=tuple(PageLink(table.text("label"), table.view()) for table in top.tables("free")),
     )
-    faults = _all_faults(top, text, file)
-    return (None, faults) if faults else (lesson, [])
 
 
-def _translate(lesson: Lesson, text: str, file: str) -> Parsed:
-    top = _parse_toml(text, file)
-    if isinstance(top, Fault):
-        return None, [top]
+def _translate(lesson: Lesson, top: _Table) -> Lesson:
     table, original = top.table("reveal"), lesson.reveal
     right, wrong, claim_fails = _reveal_sentences(table, lesson.predict.check)
     bars = original.bars and table.texts("bars")
     if set(bars) != set(original.bars):
         table.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(original.bars)}")
     reveal = replace(original, right=right, wrong=wrong, claim_fails=claim_fails, title=table.text("title"), bars=bars)
-    translated = replace(
+    return replace(
         lesson,
         title=top.text("title"),
         question=top.text("question"),
@@ -221,14 +223,6 @@ def _translate(lesson: Lesson, text: str, file: str) -> Parsed:
         own_sentence=_translate_task(lesson.own_sentence, top.table("yours")),
         free=_translate_labels(top, "free", lesson.free),
     )
-    faults = _all_faults(top, text, file)
-    return (None, faults) if faults else (translated, [])
-
-
-def _all_faults(top: _Table, text: str, file: str) -> list[Fault]:
-    """Return all faults of a file after all its keys were read, in the order of their lines."""
-    top.check_keys()
-    return sorted(Fault(line_of(text, key), f"{file}: {key} {message}") for key, message in top.faults)
 
 
 def line_of(text: str, key: str) -> int:
@@ -333,11 +327,6 @@ class _Table:
             self.fault(key, f"is {number}: {minimum} to {maximum}")
         return int(number)
 
-    def number(self, key: str) -> float | None:
-        """Return a number."""
-        number: float | None = self.value(key, float)
-        return number
-
     def texts(self, key: str) -> dict[str, str]:
         """Return a table of texts, empty if it is missing."""
         table = self.value(key, dict, default={}) or {}
@@ -391,18 +380,19 @@ def _parse_task(table: _Table, step: str) -> Task:
     minimum = maximum = 0.0
     if answer == "choice":
         options = tuple(
-            Option(entry.number("least") or 0.0, entry.number("most") or 0.0, entry.text("label"))
+            Option(entry.value("least", float) or 0.0, entry.value("most", float) or 0.0, entry.text("label"))
             for entry in table.tables("options")
         )
     if answer == "number":
-        low, high = table.number("least"), table.number("most")
+        low, high = (table.value(key, float) for key in ("least", "most"))
         minimum, maximum = low or 0.0, high or 0.0
         if low is not None and high is not None and not low < high:
             table.fault("most", f"is {high:g}: more than least, {low:g}")
     view, text = table.view(), table.text("says")
     right, wrong = (table.sentence(key, check, default=default) for key in ("right", "wrong"))
     hint, unit = (table.text(key, default="") for key in ("hint", "unit"))
-    return Task(view, text, answer, check, right, wrong, hint, options, minimum, maximum, unit)
+    items = CHECKS[check].items if check in CHECKS else ()
+    return Task(view, text, answer, check, right, wrong, hint, options, minimum, maximum, unit, items)
 
 
 def _translate_task(task: Task, table: _Table) -> Task:

@@ -9,11 +9,10 @@ import streamlit as st
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.lessons import Lesson, Option, Task
-from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.shell import lesson
 from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
-from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown
 
 Drafts = dict[str, object]  # answers that are not submitted, by step; mutable
@@ -29,7 +28,7 @@ def answer_control(content: Lesson, step: str, task: Task, context: CheckContext
     if task.answer == "number":
         return _number(task, drafts, key)
     if task.answer == "order":
-        return _order(CHECKS[task.check].items, drafts, key)
+        return _order(task.items, drafts, key)
     return _option(task, drafts, key)
 
 

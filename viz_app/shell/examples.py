@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from bert_core.loading import ASSETS
 from viz_app.shell.language import translate
 
 FILE = ASSETS / "headlight-mini" / "examples.json"
-TREES = Path(__file__).parent / "trees.conllu"  # sixty sentences with their dependency trees
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from viz_app.export.pictures import bars_picture, maps_picture
 from viz_app.export.profiles import mark_guess
 from viz_app.figures.lessons import MARKS, number_written
 from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
-from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import lesson_records
 from viz_app.shell.language import translate
 from viz_app.shell.lesson_check import MAX_ANSWERS, all_verdicts
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context, prediction_context
+from viz_app.shell.lesson_records import lesson_context, prediction_context
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.profiles import guess_examples, profiles_of
 from viz_app.shell.work import Work
@@ -37,7 +37,7 @@ PACKING = 2.0  # approximate seconds for pictures and text
 
 def handout_work(content: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     """Return the work that creates the file of a lesson. tag: of the language of the lesson."""
-    seconds = lesson_records.task_work(content.predict, prediction_context(loaded, content)).seconds
+    seconds = lesson_records.record_work(content.predict.check, prediction_context(loaded, content)).seconds
     key = ("handout", loaded.weights_key, repr(content), tag)
     return Work(key, content.title, lambda report: handout_of(content, loaded, tag, report), seconds + PACKING)
 
@@ -65,7 +65,7 @@ def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress 
         if task.answer in ("word", "choice"):
             choices[int(key)] = answer.label if isinstance(answer, Option) else context.original.word_text(answer)
     if task.answer == "order":
-        choices = dict(enumerate(CHECKS[task.check].items))
+        choices = dict(enumerate(task.items))
     description = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
     if not claim_holds:
         description = translate(
@@ -112,8 +112,7 @@ def _answer_key(task: Task, answer: Any) -> str:
     if isinstance(answer, Option):
         return str(task.options.index(answer))
     if isinstance(answer, tuple):
-        items = CHECKS[task.check].items
-        return ",".join(str(items.index(item)) for item in answer)
+        return ",".join(str(task.items.index(item)) for item in answer)
     return str(answer)
 
 

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
-from viz_app.lessons import STEPS, Lesson, Option, Task
-from viz_app.lessons.checks import CHECKS
+from viz_app.lessons import STEPS, Lesson, Task
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import lesson_records
+from viz_app.shell.answers import answer_text
 from viz_app.shell.lesson import parse_view
-from viz_app.shell.lesson_records.context import CheckContext, lesson_context, prediction_context
+from viz_app.shell.lesson_records import lesson_context, prediction_context
 from viz_app.shell.params import Page
 
 MAX_ANSWERS = 1_000  # numbers that are tried, at equal distances
@@ -68,7 +69,7 @@ def _check_prediction(content: Lesson, loaded: LoadedModel) -> Iterator[Finding]
             message = f"has no {name} answer among the {len(verdicts)} that can be given"
             yield Finding("predict.answer", message, is_fault=True)
     if right:
-        texts = ", ".join(_answer_text(task, context, answer) for answer, _ in right[:3])
+        texts = ", ".join(f"“{answer_text(task, answer, context.original)}”" for answer, _ in right[:3])
         yield Finding("predict", f"right: {texts}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""))
     if not verdict.claim_holds:
         yield Finding("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it")
@@ -90,7 +91,7 @@ def _check_exercise(content: Lesson, loaded: LoadedModel, pages: Mapping[str, Pa
     context = prediction_context(loaded, content)
     context = replace(context, encoding=start.encoding, original=start.original, head=start.head, choices=choices)
     try:
-        record = lesson_records.task_work(task, context).compute(ignore_progress)
+        record = lesson_records.record_work(task.check, context).compute(ignore_progress)
         verdict = lesson_records.judge_answer(task, context, record, None)
     except Refused as error:
         yield Finding("do", f"at first the panel says: {error}")
@@ -105,7 +106,7 @@ def all_verdicts(
     task: Task, context: CheckContext, report: Progress = ignore_progress
 ) -> Iterator[tuple[Any, Verdict]]:
     """Yield every possible answer to a prediction with its verdict."""
-    record = lesson_records.task_work(task, context).compute(report)
+    record = lesson_records.record_work(task.check, context).compute(report)
     for answer in possible_answers(task, context):
         with suppress(Refused):  # the gap itself is not a possible answer
             yield answer, lesson_records.judge_answer(task, context, record, answer)
@@ -121,15 +122,7 @@ def possible_answers(task: Task, context: CheckContext) -> Iterator[Any]:
     elif task.answer == "choice":
         yield from task.options
     elif task.answer == "order":
-        yield from permutations(CHECKS[task.check].items)
-
-
-def _answer_text(task: Task, context: CheckContext, answer: Any) -> str:
-    if isinstance(answer, Option):
-        return f"“{answer.label}”"
-    if task.answer == "word":
-        return f"“{context.original.word_text(answer)}”"
-    return ", ".join(answer) if isinstance(answer, tuple) else str(answer)
+        yield from permutations(task.items)
 
 
 def _short(part: object) -> str:

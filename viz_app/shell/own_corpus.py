@@ -25,8 +25,8 @@ from bert_core.studies.index import incomplete_note, index_file
 from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_per_token, index_cost
 from bert_core.studies.index_reader import Index, open_index
 from bert_core.studies.settings import IndexSettings
+from viz_app.lessons import TREES
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
-from viz_app.shell.examples import TREES
 from viz_app.shell.jobs import LONG_SECONDS, SessionId
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name

@@ -19,6 +19,7 @@ from bert_core.refused import Refused
 from viz_app.classroom import CountedVotes
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
@@ -26,7 +27,7 @@ from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
-from viz_app.shell.lesson_records.context import CheckContext, page_context, prediction_context
+from viz_app.shell.lesson_records import page_context, prediction_context
 from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
@@ -144,7 +145,7 @@ def _panel(content: Lesson, step: str) -> None:
 def prefetch_truth(content: Lesson, context: CheckContext) -> None:
     """Start the work for the truth while the reader still predicts and tries."""
     with suppress(Refused):
-        prefetch(lesson_records.task_work(content.predict, context))
+        prefetch(lesson_records.record_work(content.predict.check, context))
 
 
 def _predict(content: Lesson, step: str) -> None:
@@ -377,7 +378,7 @@ def request_verdicts(
 ) -> dict[Answer | None, Verdict]:
     """Return the verdict on each answer; empty until the record is computed, or if it is refused, which is shown."""
     try:
-        record = poll(lesson_records.task_work(task, context)).value
+        record = poll(lesson_records.record_work(task.check, context)).value
         if record is None:
             return {}
         current = {answer: current_option(task, answer) if isinstance(answer, Option) else answer for answer in answers}

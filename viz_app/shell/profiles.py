@@ -6,10 +6,9 @@ from pathlib import Path
 
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS, LoadedModel
-from bert_core.studies.profiles import HeadExample, HeadProfile, Profiles, read_profiles
+from bert_core.studies.profiles import INSTALLED_FILE, HeadExample, HeadProfile, Profiles, read_profiles
 from viz_app.shell.work import cached_per_model
 
-FILE = "profiles.json.gz"  # next to the weights of a bundled model
 GUESS_EXAMPLES = 10  # examples from which a head is guessed
 STRONGEST_EXAMPLES = 3  # of these, from the tenth where the head is most active
 
@@ -48,4 +47,4 @@ def _read(path: Path) -> Profiles:
 
 
 def _path(loaded: LoadedModel) -> Path:
-    return ASSETS / loaded.name / FILE
+    return ASSETS / loaded.name / INSTALLED_FILE

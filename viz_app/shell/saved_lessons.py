@@ -12,7 +12,6 @@ from typing import Any
 
 from viz_app.components.browser_storage import MAX_CHARACTERS, browser_storage
 from viz_app.lessons import Lesson, Option, Task
-from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lessons
 from viz_app.shell import lesson
 from viz_app.shell.lesson import Answer, Note
@@ -81,7 +80,7 @@ def _encode_answer(answer: Answer | None, task: Task) -> Any:
 
 def _decode_answer(value: Any, task: Task) -> Answer | None:
     if task.answer == "order":
-        items = CHECKS[task.check].items
+        items = task.items
         is_order = isinstance(value, list) and len(value) == len(items) and all(item in value for item in items)
         return tuple(value) if is_order else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):

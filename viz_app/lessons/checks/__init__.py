@@ -1,4 +1,4 @@
-"""Checks of answers: functions of records, independent of the model and of the app.
+"""Checks of answers: functions of records, and how these are computed from a model, independent of the app.
 
 The claim of a lesson may be false for another model: the `Verdict` states whether it holds.
 """

@@ -10,14 +10,10 @@ import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Reveal
+from viz_app.lessons.checks.context import Head, Phrase, Record
 
-Head = tuple[int, int]  # layer, head
 Figures = Mapping[str, str | float]
 Mark = Literal["", "yours", "true", "both"]
-
-
-class Phrase(str):
-    """A figure that is a phrase of Headlight, not of the text or the model, and is therefore translated."""
 
 
 class Bar(NamedTuple):
@@ -59,14 +55,14 @@ class Verdict:
 class Check:
     """A check that lessons refer to by name.
 
-    judge: returns the verdict on a record and an answer. record: name of the record that it needs. answers: the kinds
-    of answer that it accepts, of `lessons.ANSWERS`. words, numbers: names of the figures that a sentence can contain.
-    bars: names of its bars that are not words of the text. items: what an order consists of. page_choice: for an answer
-    given on the page, "head" or the name of the choice; empty where the record contains it.
+    judge: returns the verdict on the data of a record and an answer. answers: the kinds of answer that it accepts, of
+    `lessons.ANSWERS`. words, numbers: names of the figures that a sentence can contain. bars: names of its bars that
+    are not words of the text. items: what an order consists of. page_choice: for an answer given on the page, "head" or
+    the name of the choice; empty where the record contains it.
     """
 
     judge: Callable[[Any, Any], Verdict]
-    record: str
+    record: Record
     answers: tuple[str, ...]
     words: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -80,7 +76,7 @@ Judge = TypeVar("Judge", bound=Callable[..., Verdict])
 
 
 def check(
-    record: str,
+    record: Record,
     answer: str,
     words: str = "",
     numbers: str = "",
@@ -116,15 +112,17 @@ def marked_bars(values: Mapping[str, float], *, true: str, answer: str = "yours"
 
 
 def estimate_verdict(
-    answer: float, truth: float, tolerance: float, figures: Figures, bars: tuple[Bar, ...], *, claim_holds: bool
+    answer: float, true: str, tolerance: float, figures: Figures, values: Mapping[str, float], *, claim_holds: bool
 ) -> Verdict:
     """Return the verdict on an estimated number, which is right if it differs from the truth by `tolerance` at most.
 
-    The figures "yours" (the answer), "away" (its distance from the truth) and "near" (the tolerance) are added.
+    values: of the bars, by name; that of `true` is the truth. The figures "yours" (the answer), "away" (its distance
+    from the truth) and "near" (the tolerance) are added.
     """
-    distance = abs(answer - truth)
+    distance = abs(answer - values[true])
     figures = {"yours": answer, "away": distance, "near": tolerance, **figures}
-    return Verdict(distance <= tolerance, (float(truth),), figures, bars, claim_holds)
+    bars = marked_bars(values, true=true)
+    return Verdict(distance <= tolerance, (float(values[true]),), figures, bars, claim_holds)
 
 
 def require_other_word(answer: int, words: Sequence[str], excluded: int, description: str) -> None:

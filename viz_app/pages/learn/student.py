@@ -7,12 +7,12 @@ import streamlit as st
 from bert_core.refused import Refused
 from viz_app.classroom import VOTE_CLOSED, Class, ClassQuestion, ClassState
 from viz_app.lessons import Lesson, Task
+from viz_app.lessons.checks.context import CheckContext
 from viz_app.pages.learn import answer_files
 from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_control, answer_text, mark_pressed, pop_pressed
 from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
-from viz_app.shell.lesson_records.context import CheckContext
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
 

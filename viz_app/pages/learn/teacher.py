@@ -14,7 +14,6 @@ from viz_app.classroom.counts import counts_csv, group_answers
 from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
-from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_text, selectable_words
@@ -138,7 +137,7 @@ def _draw_class(page: View, group: Class) -> None:
             with left, st.container(key="class_text"):
                 st.markdown(panel.masked_text(panel.context_on_model(content, question.model)))
                 task = content.predict
-                items = CHECKS[task.check].items if task.answer == "order" else ()
+                items = task.items if task.answer == "order" else ()
                 for answer in (*(option.label for option in task.options), *items):
                     st.markdown(f"- {escape_markdown(answer)}")
                 _draw_address_warning()

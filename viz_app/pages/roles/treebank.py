@@ -12,9 +12,9 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.texts import read_trees
+from viz_app.lessons import TREES
 from viz_app.pages.roles import relation
 from viz_app.pages.roles.shared import draw_grid
-from viz_app.shell import examples
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
@@ -25,7 +25,7 @@ from viz_app.shell.work import earlier_result, estimate_seconds, remember_works,
 MAX_MEGABYTES = 5  # of a treebank
 SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a typical sentence in a treebank
 MIN_COUNT = 20  # occurrences of a relation in a summary of a head
-EXAMPLE_TREES = Upload("sixty-sentences.conllu", examples.TREES.read_bytes())
+EXAMPLE_TREES = Upload("sixty-sentences.conllu", TREES.read_bytes())
 TALLY = "examined"  # session key: weights and name of the treebank that was read last; slot of its tally
 READING = (
     "**How to read this:** {sentences:,} sentences. “found”: for how many words the head's strongest attention to (or "

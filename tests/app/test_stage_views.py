@@ -179,8 +179,8 @@ def test_panels_share_one_scale_with_zero_in_the_middle() -> None:
     """The scale is symmetric and is not stretched by one number in a thousand."""
     values = np.zeros((10, 1000))
     values[:, :500], values[0, 0] = 2, -500
-    axis = vector_panels({"one": values, "other": values / 2}, list("abcdefghij")).layout.coloraxis
-    assert axis.cmin == -axis.cmax and axis.cmax == 2
+    panels = vector_panels({"one": values, "other": values / 2}, list("abcdefghij")).data
+    assert [(panel.zmin, panel.zmax) for panel in panels] == [(-2, 2)] * 2
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -172,16 +172,17 @@ def chart(
     alt: str,
     grows: bool = True,
     min_share: float = 0.5,
-    min_width: int = 0,
+    min_width: int | None = None,
     toolbar: bool = True,
     **arguments: Any,
 ) -> None:
     """Draw a figure with its own height, or in lecture mode with its share of the height of the window.
 
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
-    min_width: pixels; in a narrower window it scrolls horizontally. toolbar: whether Plotly's buttons are shown.
-    arguments: of `st.plotly_chart`.
+    min_width: pixels; in a narrower window it scrolls horizontally; by default that of the figure.
+    toolbar: whether Plotly's buttons are shown. arguments: of `st.plotly_chart`.
     """
+    min_width = min_width or (figure.layout.meta or {}).get("min_width")
     if min_width:
         st.html(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {min_width}px; }}</style>"

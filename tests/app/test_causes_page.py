@@ -21,7 +21,7 @@ from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.effects import effects_file
-from viz_app.figures.causes import effect_map, neuron_bars
+from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.style import cell_number
 from viz_app.pages.causes import EXAMPLE, PARTS, SOURCE
 from viz_app.shell import work
@@ -287,6 +287,6 @@ def test_an_effect_map_says_what_does_not_fit() -> None:
         for letters, n in ((50, 3), (20, 3), (1, 30))
     ]
     assert widths[0] == widths[1] < widths[2]
-    assert list(neuron_bars([4, 2], [0.5, -0.25]).data[0].text) == ["0.50", "−0.25"]
+    assert list(value_bars(["4", "2"], [0.5, -0.25], title="effect").data[0].text) == ["0.50", "−0.25"]
     with pytest.raises(ValueError, match="one for each"):
-        neuron_bars([4], [])
+        value_bars(["4"], [], title="effect")

@@ -20,17 +20,17 @@ from viz_app.figures.style import Look, cell_number, shade, use_look
 from viz_app.figures.tuning import alike_depths
 from viz_app.figures.why import score_table
 
-ONE = np.ones((1, 1))
+ONE_CELL = np.ones((1, 1))
 MAPS: dict[str, Callable[[], go.Figure]] = {
-    "attention": lambda: attention_heatmap(ONE, ["q"], ["k"], signed=False, title="L0 H0"),
-    "effects": lambda: effect_map(ONE, ["a"], ["L0"]),
-    "image": lambda: picture_heat(np.zeros((8, 8, 3), np.uint8), ONE, signed=True, unit="gradient"),
-    "neurons": lambda: neuron_map(np.ones((1, 1), int), ONE, ["a"], ["L0"], value_name="adds", limits=[1.0]),
-    "panels": lambda: vector_panels({"query": ONE}, ["a"]),
-    "scores": lambda: score_table(ONE, ONE, ["LRP"], ["a"], unit="share of the largest"),
-    "similarity": lambda: similarity_matrix(ONE, ["a"]),
-    "depths": lambda: alike_depths(ONE, ["emb."], ["emb."], rows="start", columns="end"),
-    "words": lambda: lens_grid([["a"]], ONE, ["a"], [[("a",)]], [0], unit="probability"),
+    "attention": lambda: attention_heatmap(ONE_CELL, ["q"], ["k"], signed=False, title="L0 H0"),
+    "effects": lambda: effect_map(ONE_CELL, ["a"], ["L0"]),
+    "image": lambda: picture_heat(np.zeros((8, 8, 3), np.uint8), ONE_CELL, signed=True, unit="gradient"),
+    "neurons": lambda: neuron_map(np.ones((1, 1), int), ONE_CELL, ["a"], ["L0"], value_name="adds", limits=[1.0]),
+    "panels": lambda: vector_panels({"query": ONE_CELL}, ["a"]),
+    "scores": lambda: score_table(ONE_CELL, ONE_CELL, ["LRP"], ["a"], unit="share of the largest"),
+    "similarity": lambda: similarity_matrix(ONE_CELL, ["a"]),
+    "depths": lambda: alike_depths(ONE_CELL, ["emb."], ["emb."], rows="start", columns="end"),
+    "words": lambda: lens_grid([["a"]], ONE_CELL, ["a"], [[("a",)]], [0], unit="probability"),
 }
 
 
@@ -83,8 +83,8 @@ def test_text_of_cells_can_be_read_on_the_whole_scale(signed: bool, dark: bool) 
 def test_parts_of_another_shape_are_refused() -> None:
     """Labels, numbers, marks and extra columns that do not fit the values are errors with both sizes."""
     with pytest.raises(ValueError, match=r"values of shape \(1, 1\) with 2 row labels and 1 column labels"):
-        cells(ONE, ["a", "b"], ["x"], signed=True, unit="u")
+        cells(ONE_CELL, ["a", "b"], ["x"], signed=True, unit="u")
     with pytest.raises(ValueError, match=r"numbers of shape \(2,\) for values of \(1, 1\)"):
-        cells(ONE, ["a"], ["x"], signed=True, unit="u", numbers=np.ones(2))
+        cells(ONE_CELL, ["a"], ["x"], signed=True, unit="u", numbers=np.ones(2))
     with pytest.raises(ValueError, match=r"marks of shape \(2,\) for values of \(1, 1\)"):
-        cells(ONE, ["a"], ["x"], signed=True, unit="u", marked=np.ones(2, bool))
+        cells(ONE_CELL, ["a"], ["x"], signed=True, unit="u", marked=np.ones(2, bool))

@@ -15,6 +15,7 @@ from viz_app.figures.primitives import (
     annotation,
     colour_bar,
     heatmap,
+    row_frame,
     ticks_at,
 )
 from viz_app.figures.style import figure_of, plain, sized, token_font
@@ -30,11 +31,12 @@ def attention_heatmap(
     signed: bool,
     title: str,
     unit: str = "attention",
+    selected_row: int | None = None,
 ) -> go.Figure:
     """Draw one map as a matrix: rows are queries, columns are keys.
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    unit: of a value, in words, for the hover text.
+    unit: of a value, in words. selected_row: the row to frame.
     Raises ValueError if the labels do not fit the values.
     """
     if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
@@ -66,6 +68,7 @@ def attention_heatmap(
         "height": side + sized(176, 208),
         "margin": {"t": sized(96, 114)},
         "annotations": [annotation(f"<b>{plain(title)}</b>", 0, 1, **title_style)],
+        "shapes": [] if selected_row is None else [row_frame(selected_row, len(key_labels))],
         "xaxis": _hover_axis(key_labels) | {"constrain": "domain", "constraintoward": "left"},
         "yaxis": _hover_axis(query_labels) | {"autorange": "reversed", **domain},
         "xaxis2": _visible_axis(key_labels, font_size)

@@ -32,14 +32,6 @@ def effect_map(
     return cells(effects, row_labels, column_labels, signed=True, unit=unit, limit=limit, **marks)
 
 
-def neuron_bars(neurons: Sequence[int], effects: Sequence[float]) -> go.Figure:
-    """Draw the effect of each neuron as a horizontal bar, in the order given, the first on top.
-
-    Raises ValueError if the lengths differ.
-    """
-    return value_bars([f"neuron {number}" for number in neurons], effects, title="effect")
-
-
 def value_bars(
     labels: Sequence[str],
     values: Sequence[float],

@@ -64,12 +64,8 @@ def role_map(
     for number, (role, heads) in enumerate(roles.items()):
         if not heads:
             continue
-        is_last = number == len(roles) - 1
-        marker = {
-            "size": sized(11, 15),
-            "symbol": SYMBOLS[number % len(SYMBOLS)],
-            "color": colours.faint if is_last else HEAD_COLOURS[number % len(HEAD_COLOURS)],
-        }
+        colour = colours.faint if number == len(roles) - 1 else HEAD_COLOURS[number % len(HEAD_COLOURS)]
+        marker = {"color": colour, "symbol": SYMBOLS[number % len(SYMBOLS)]}
         head_names = [f"L{layer} H{head}" for layer, head in heads]
         labels = ["" if tuple(head) == selected else name for head, name in zip(heads, head_names, strict=True)]
         hovers = [f"{name}<br>{names[role]}" for name in head_names]
@@ -78,10 +74,10 @@ def role_map(
         groups.append(PointGroup(x, y, hovers, marker, names[role], labels, heads))
     if np.isfinite(positions[selected]).all():
         x, y = positions[selected].tolist()
-        marker = {"size": sized(22, 30), "symbol": "circle-open", "color": colours.text, "line": {"width": sized(2, 3)}}
+        ring = {"size": sized(22, 30), "symbol": "circle-open", "color": colours.text, "line": {"width": sized(2, 3)}}
         # The ring has the label of the selected head, so that the two do not overlap.
         label, font = [f"L{selected[0]} H{selected[1]}"], {"size": sized(12, 15), "color": colours.text}
-        groups.append(PointGroup([x], [y], None, marker, labels=label, clicks=[selected], font=font))
+        groups.append(PointGroup([x], [y], None, ring, labels=label, clicks=[selected], font=font))
     return points(
         groups,
         x_axis={"visible": False},
@@ -129,15 +125,13 @@ def head_titles(
     entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
     roles: (layer, head), in words. existing: (layer, head), which heads exist.
     """
+
+    def title(layer: int, head: int) -> str:
+        place = layer, head
+        if not existing[place]:
+            return f"L{layer} H{head}: pruned"
+        measures = f"entropy {entropy[place]:.2f} nats, {to_sep[place]:.0%} to [SEP]"
+        return f"L{layer} H{head}: {roles[layer][head]}\n{measures}, mean distance {distance[place]:.1f} tokens"
+
     layers, heads = entropy.shape
-    return [
-        [
-            f"L{layer} H{head}: pruned"
-            if not existing[layer, head]
-            else f"L{layer} H{head}: {roles[layer][head]}\n"
-            f"entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
-            f"mean distance {distance[layer, head]:.1f} tokens"
-            for head in range(heads)
-        ]
-        for layer in range(layers)
-    ]
+    return [[title(layer, head) for head in range(heads)] for layer in range(layers)]

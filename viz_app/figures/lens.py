@@ -18,13 +18,12 @@ from viz_app.figures.primitives import (
     points,
     require_equal_lengths,
 )
-from viz_app.figures.style import HEAD_COLOURS, one_line, page, plain, sized, token_font
+from viz_app.figures.style import one_line, plain, sized, token_font
 
 LONGEST_LABEL = 16
 LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
 ROWS_THAT_FIT = 30
 POINTS_WITH_NAMES = 60
-SYMBOLS = ("circle", "square", "diamond", "star")
 
 
 def depth_names(depths: int) -> list[str]:
@@ -117,24 +116,16 @@ def state_map(
     lengths = [min(len(label), LONGEST_LABEL) for label in labels]
     sides = name_sides(coordinates / [wide, high], lengths) if has_names else [""] * len(labels)
     point_groups = []
-    for number, group in enumerate(dict.fromkeys(groups)):
+    for group in dict.fromkeys(groups):
         places = [place for place, name in enumerate(groups) if name == group]
         hovers = [
             f"{plain(labels[place], LONGEST_HOVER)} ({place})<br>{x:.4g}, {y:.4g}"
             for place, (x, y) in zip(places, coordinates[places].tolist(), strict=True)
         ]
-        point_groups.append(
-            PointGroup(
-                coordinates[places, 0].tolist(),
-                coordinates[places, 1].tolist(),
-                hovers,
-                {"color": HEAD_COLOURS[number % len(HEAD_COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)]},
-                name=group,
-                labels=[plain(labels[place], LONGEST_LABEL) for place in places] if has_names else (),
-                sides=[sides[place] for place in places],
-                font=token_font(sized(12, 16), page().text),
-            )
-        )
+        x, y = coordinates[places].T.tolist()
+        names = [plain(labels[place], LONGEST_LABEL) for place in places] if has_names else ()
+        style: dict[str, Any] = {"sides": [sides[place] for place in places], "font": token_font(sized(12, 16))}
+        point_groups.append(PointGroup(x, y, hovers, name=group, labels=names, **style))
     axis = {"showticklabels": False, "zeroline": True}
     return points(
         point_groups,

@@ -33,6 +33,7 @@ WIDTH = 700  # expected width of a figure, in pixels
 DIGIT_CELL, LECTURE_DIGIT_CELL = 44, 58  # smallest width of a cell with digits, in pixels
 LONGEST_LABEL, LONGEST_NAME, LONGEST_HOVER = 20, 40, 160
 LABELS_THAT_FIT = 36
+MIN_HEIGHT = 56  # of the bars together, in pixels: with less, plotly draws the axis title over the numbers
 TALL_MAP = 10  # rows; in lecture mode more of them share the height of a window
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 SOLID = 7  # index of the colour of bars in the sequential scale
@@ -68,15 +69,22 @@ def heatmap(
     return {"type": "heatmap", "z": values, **scale, "colorscale": colours, **template, **options}
 
 
-def colour_bar(title: str, *, signed: bool, limit: float, length: int = 240, **place: Any) -> dict[str, Any]:
-    """Return a horizontal colour bar with a title, below the map at the right. length: in pixels."""
+def colour_bar(title: str, *, signed: bool, limit: float, length: int = 0, **place: Any) -> dict[str, Any]:
+    """Return a horizontal colour bar with a title, below the map at the right. length: in pixels, by default 250."""
     ticks = [-limit, 0, limit] if signed else [0, limit / 2, limit]
     return {
         "title": {"text": plain(title, 60), "side": "top", "font": {"size": sized(13, 17), "color": page().faint}},
         "tickvals": ticks,
         "ticktext": [f"{tick:.2g}".replace("-", "−") for tick in ticks],
         "tickangle": 0,
-        **{"orientation": "h", "lenmode": "pixels", "len": length, "thickness": 12, "outlinewidth": 0, "xpad": 12},
+        **{
+            "orientation": "h",
+            "lenmode": "pixels",
+            "len": length or sized(250, 320),
+            "thickness": 12,
+            "outlinewidth": 0,
+            "xpad": 12,
+        },
         **{"x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 8, **place},
     }
 
@@ -86,10 +94,8 @@ def annotation(text: str, x: float, y: float, /, **options: Any) -> dict[str, An
     return {"text": text, "x": x, "y": y, "showarrow": False, **options}
 
 
-def frame(
-    x: tuple[float, float], y: tuple[float, float], colour: str = "", width: float = 0, **options: Any
-) -> dict[str, Any]:
-    """Return a rectangle as a shape of a layout. x, y: its edges. colour, width: of its border."""
+def frame(x: Sequence[float], y: Sequence[float], colour: str = "", width: float = 0, **options: Any) -> dict[str, Any]:
+    """Return a rectangle as a shape of a layout. x, y: its edges. colour, width: of its border, by default none."""
     line = {"color": colour, "width": width} if width else {"width": 0}
     return {"type": "rect", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": line, **options}
 
@@ -100,21 +106,16 @@ def vertical_line(x: float, colour: str, dash: str = "solid") -> dict[str, Any]:
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def row_frame(row: float, columns: float) -> dict[str, Any]:
+def row_frame(row: float, columns: float, **options: Any) -> dict[str, Any]:
     """Return the frame around one row of a map, as a shape of a layout."""
-    return frame((-0.5, columns - 0.5), _edges(row), page().accent, sized(3, 4))
-
-
-def _edges(place: float) -> tuple[float, float]:
-    return place - 0.5, place + 0.5
+    return frame((-0.5, columns - 0.5), (row - 0.5, row + 0.5), page().accent, sized(3, 4), **options)
 
 
 def ticks_at(labels: Sequence[str], positions: Sequence[Any] | None = None, /, **options: Any) -> dict[str, Any]:
     """Return an axis without grid lines that has a label at each position, by default from 0 up."""
     places = list(range(len(labels)) if positions is None else positions)
-    return {"tickmode": "array", "tickvals": places, "ticktext": list(labels), "showgrid": False, "zeroline": False} | (
-        options
-    )
+    ticks = {"tickmode": "array", "tickvals": places, "ticktext": list(labels)}
+    return {**ticks, "showgrid": False, "zeroline": False, **options}
 
 
 def row_axis(labels: Sequence[str], longest: int = LONGEST_LABEL, /, **options: Any) -> dict[str, Any]:
@@ -235,8 +236,8 @@ def cells(
         traces.append(scatter(x_marks, y_marks, marker=ring))
     frames = [] if selected_row is None else [row_frame(first_row + selected_row, columns_drawn)]
     if selected is not None:
-        middle = places[0] + selected[0], selected[1]
-        frames.append(frame(_edges(middle[1]), _edges(middle[0]), page().text, sized(3, 4)))
+        top_edge, left_edge = first_row + selected[0] - 0.5, selected[1] - 0.5
+        frames.append(frame((left_edge, left_edge + 1), (top_edge, top_edge + 1), page().text, sized(3, 4)))
     is_tilted = letter * max(map(len, labels)) > max(cell_width, text_width if texts else 0) * step
     top = round(7.2 * size) if is_tilted else sized(34, 44)
     bottom = sized(64, 80)
@@ -282,15 +283,6 @@ def _cell_traces(
     return traces
 
 
-class Band(NamedTuple):
-    """The range of a series: (point,) places, lowest and highest values; the colour of the page's lines if None."""
-
-    x: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    colour: str = "#8c94a0"
-
-
 def lines(
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     *,
@@ -299,7 +291,7 @@ def lines(
     y_axis: Mapping[str, Any] | None = None,
     form: str = ".9g",
     place: str = "%{x}",
-    band: Band | None = None,
+    band: tuple[Sequence[float], Sequence[float], Sequence[float], str] | None = None,
     dotted: Sequence[str] = (),
     reference: float | None = None,
     point: tuple[str, float, float] | None = None,
@@ -310,18 +302,20 @@ def lines(
 
     series: name -> places and numbers, (point,) each; NaN leaves a gap. title: of the vertical axis. x_axis, y_axis:
         attributes of the axes. form: of the numbers on hover. place: template of a place on hover.
-    band: drawn below the lines. dotted: names of the series that are grey and dotted. reference: place of a vertical
-        line. point: name, place and number of a single point. names_at_ends: whether each line has its name at its end
-        instead of in a legend; `y_axis` then has a range. height: in pixels, and in lecture mode.
+    band: places, lowest and highest numbers, (point,) each, and colour of a range below the lines. dotted: names of the
+        series that are grey and dotted. reference: place of a vertical line. point: name, place and number of a point.
+    names_at_ends: whether each line has its name at its end instead of in a legend; `y_axis` then has a range.
+    height: in pixels, and in lecture mode.
     """
     colours, size = page(), sized(14, 18)
     traces: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     y_axis = {"title": {"text": plain(title)}, "zeroline": False, "fixedrange": True, **(y_axis or {})}
     if band is not None:
-        fill = {"fill": "tonexty", "fillcolor": f"rgba({', '.join(map(str, rgb(band.colour)))}, 0.26)"}
+        x, low, high, colour = band
+        fill = {"fill": "tonexty", "fillcolor": f"rgba({', '.join(map(str, rgb(colour)))}, 0.26)"}
         edge: dict[str, Any] = {"mode": "lines", "line": {"width": 0}}
-        traces = [scatter(list(band.x), list(band.high), **edge), scatter(list(band.x), list(band.low), **edge, **fill)]
+        traces = [scatter(list(x), list(high), **edge), scatter(list(x), list(low), **edge, **fill)]
     ends: Sequence[float] = ()
     if names_at_ends:
         bottom, top = y_axis["range"]
@@ -427,7 +421,7 @@ def bars(
     tokens: bool = True,
     longest: int = LONGEST_LABEL,
     bar_texts: bool = True,
-    **layout: Any,
+    **options: Any,
 ) -> go.Figure:
     """Draw numbers as horizontal bars, the first label on top, one bar for each series.
 
@@ -436,7 +430,7 @@ def bars(
     marks: name and places of a vertical mark in each row. base: where bars begin. selected: row with a bold label.
     limits: of the horizontal axis; by default all numbers fit. axis: further attributes of it. legend: by default only
         with several series. tokens: whether labels are in the font of tokens. longest: number of their letters.
-    bar_texts: whether the texts are beside the bars, or on hover only. layout: further attributes of the layout.
+    bar_texts: whether the texts are beside the bars, or on hover only. options: further attributes of the layout.
     Raises ValueError if the lengths differ.
     """
     for name, values in series.items():
@@ -483,26 +477,24 @@ def bars(
     top = sized(36, 44) if legend else 8
     thickness = (14 + 17 * len(series)) * sized(1, 1.35)
     font = {"family": TOKEN_FONT, "size": font_size} if tokens else {"size": font_size}
-    title_room = 54 if title else 30
-    return figure_of(
-        traces,
-        {
-            "barmode": "group",
-            "bargap": 0.3,
-            "bargroupgap": 0.06,
-            "showlegend": legend,
-            "legend": {"traceorder": "normal"},
-            "height": round(len(labels) * thickness + (top + title_room) * sized(1, 1.3)),
-            "margin": {"l": 8, "r": 64, "t": top},
-            "dragmode": False,
-            # A short bar is as easily met as a long one: anywhere in its row.
-            "hovermode": "y" if len(series) < 3 and marks is None else "closest",
-            "xaxis": {"title": {"text": plain(title)}, "zeroline": limits[0] < 0, "nticks": 5, "range": list(limits)}
-            | dict(axis or {}),
-            "yaxis": row_axis(row_names) | {"ticktext": row_names, "tickfont": font},
-            **layout,
-        },
-    )
+    title_room = 60 if title else 30
+    layout = {
+        "barmode": "group",
+        "bargap": 0.3,
+        "bargroupgap": 0.06,
+        "showlegend": legend,
+        "legend": {"traceorder": "normal"},
+        "height": round(max(len(labels) * thickness, MIN_HEIGHT) + (top + title_room) * sized(1, 1.3)),
+        "margin": {"l": 8, "r": 64, "t": top},
+        "dragmode": False,
+        # A short bar is as easily met as a long one: anywhere in its row.
+        "hovermode": "y" if len(series) < 3 and marks is None else "closest",
+        "xaxis": {"title": {"text": plain(title)}, "zeroline": limits[0] < 0, "nticks": 5, "range": list(limits)}
+        | dict(axis or {}),
+        "yaxis": row_axis(row_names) | {"ticktext": row_names, "tickfont": font},
+        **options,
+    }
+    return figure_of(traces, layout)
 
 
 def mirrored_bars(
@@ -515,7 +507,7 @@ def mirrored_bars(
     fills: Mapping[str, Mapping[str, Any]] | None = None,
     texts: bool = True,
     height: int,
-    **layout: Any,
+    **options: Any,
 ) -> go.Figure:
     """Draw numbers as vertical bars over the labels: the first series upwards, a second one downwards and hatched.
 
@@ -524,45 +516,49 @@ def mirrored_bars(
     """
     traces = []
     for (name, values), sign, fill in zip(series.items(), (1, -1), ("now", "before"), strict=False):
-        trace = {
-            "type": "bar",
-            "x": [*range(len(labels))],
-            "y": [sign * value for value in values],
+        trace = {"type": "bar", "x": [*range(len(labels))], "y": [sign * value for value in values]}
+        style = {
             "name": plain(name),
+            "textposition": "outside",
+            "textangle": 0,
+            "constraintext": "none",
+            "cliponaxis": False,
         }
-        style = {"textposition": "outside", "textangle": 0, "constraintext": "none", "cliponaxis": False, "width": 0.7}
         if texts:
             style["text"] = ["" if value != value else two_digits(value) for value in values]
         marker = (fills or {}).get(name) or series_fill(fill)
-        traces.append(trace | style | {"textfont": {"size": sized(11, 15)}, "marker": marker} | on_hover(hovers[name]))
-    return figure_of(
-        traces,
-        {
-            "barmode": "overlay",
-            "height": height,
-            "dragmode": False,
-            "hovermode": "x",
-            "showlegend": len(series) > 1,
-            "xaxis": {"range": [-0.6, len(labels) - 0.4], "zeroline": False, "showgrid": False, **x_axis},
-            "yaxis": {"zeroline": True, "fixedrange": True, **y_axis},
-            "margin": {"t": sized(36, 44)},
-            **layout,
-        },
-    )
+        traces.append(
+            trace
+            | style
+            | {"textfont": {"size": sized(11, 15)}, "marker": marker, "width": 0.7}
+            | on_hover(hovers[name])
+        )
+    layout = {
+        "barmode": "overlay",
+        "height": height,
+        "dragmode": False,
+        "hovermode": "x",
+        "showlegend": len(series) > 1,
+        "xaxis": {"range": [-0.6, len(labels) - 0.4], "zeroline": False, "showgrid": False, **x_axis},
+        "yaxis": {"zeroline": True, "fixedrange": True, **y_axis},
+        "margin": {"t": sized(36, 44)},
+        **options,
+    }
+    return figure_of(traces, layout)
 
 
 class PointGroup(NamedTuple):
     """Points of one kind.
 
-    x, y, hovers: (point,). labels: (point,) texts beside the points, empty for none. name: in the legend, or empty.
-    clicks: (point,) what a click returns as `customdata`. sides: `textposition` of the labels. errors: (point,) half
-    lengths of horizontal intervals. font: of the labels.
+    x, y, hovers: (point,). marker: by default a colour and a symbol for each group. name: in the legend, or empty.
+    labels: (point,) texts beside the points, empty for none. clicks: (point,) what a click returns as `customdata`.
+    sides: `textposition` of the labels. errors: (point,) half lengths of horizontal intervals. font: of the labels.
     """
 
     x: Sequence[float]
     y: Sequence[float]
     hovers: Sequence[str] | None
-    marker: Mapping[str, Any]
+    marker: Mapping[str, Any] = {}
     name: str = ""
     labels: Sequence[str] = ()
     clicks: Sequence[Any] | None = None
@@ -579,19 +575,20 @@ def points(
     height: int,
     diagonal: tuple[float, float] | None = None,
     band: tuple[float, float] | None = None,
-    **layout: Any,
+    **options: Any,
 ) -> go.Figure:
     """Draw points, with a group of each kind.
 
     x_axis, y_axis: attributes of the axes. height: in pixels. diagonal: ends of the dotted line on which both axes are
-    equal. band: grey range of the horizontal axis. layout: further attributes of the layout.
+    equal. band: grey range of the horizontal axis. options: further attributes of the layout.
     """
     colours, traces = page(), []
     if diagonal is not None:
         line = {"color": colours.faint, "width": sized(1, 2), "dash": "dot"}
         traces.append(scatter(list(diagonal), list(diagonal), mode="lines", line=line))
-    for group in groups:
-        marker = {"size": sized(10, 14), "opacity": 1, **group.marker}
+    for number, group in enumerate(groups):
+        look = {"color": HEAD_COLOURS[number % 12], "symbol": SYMBOLS[number % len(SYMBOLS)]}
+        marker = {"size": sized(10, 14), "opacity": 1, **look, **group.marker}
         unchanged = {"marker": {"opacity": marker["opacity"]}}
         trace = scatter(list(group.x), list(group.y), group.hovers, marker=marker, cliponaxis=False)
         trace |= {"name": plain(group.name), "selected": unchanged, "unselected": unchanged}
@@ -602,23 +599,15 @@ def points(
         if group.errors is not None:
             trace["error_x"] = {"array": list(group.errors), "color": colours.faint, "thickness": 1.5}
         traces.append(trace)
-    grey: dict[str, Any] = {
-        "fillcolor": colours.line,
-        "opacity": 0.55,
-        "layer": "below",
-        "xref": "x",
-        "yref": "y domain",
+    grey: dict[str, Any] = {"fillcolor": colours.line, "opacity": 0.55, "layer": "below", "yref": "y domain"}
+    layout = {
+        "height": height,
+        "dragmode": False,
+        "hovermode": "closest",
+        "margin": {"t": sized(36, 44) if any(group.name for group in groups) else 16, "r": 24},
+        "shapes": [] if band is None else [frame(band, (0, 1), **grey)],
+        "xaxis": {"zeroline": True, **x_axis},
+        "yaxis": y_axis,
+        **options,
     }
-    return figure_of(
-        traces,
-        {
-            "height": height,
-            "dragmode": False,
-            "hovermode": "closest",
-            "margin": {"t": sized(36, 44) if any(group.name for group in groups) else 16, "r": 24},
-            "shapes": [] if band is None else [frame(band, (0, 1), **grey)],
-            "xaxis": {"zeroline": True, **x_axis},
-            "yaxis": y_axis,
-            **layout,
-        },
-    )
+    return figure_of(traces, layout)

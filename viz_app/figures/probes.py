@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import Band, bars, depth_axis, depth_series, hatched, lines
+from viz_app.figures.primitives import bars, depth_axis, depth_series, hatched, lines
 from viz_app.figures.style import HEAD_COLOURS
 
 ROOM = 0.4  # depths between the end of a line and its name
@@ -40,7 +40,7 @@ def depth_lines(
         x_axis=depth_axis(names, range=[-0.15, len(names) - 1 + ROOM]),
         y_axis={"range": [middle - 0.56 * span, middle + 0.56 * span]} | ({"tickformat": ".0%"} if shares else {}),
         form=".1%" if shares else ".4f",
-        band=Band(range(len(names)), edges["lowest"][1], edges["highest"][1], HEAD_COLOURS[0]) if edges else None,
+        band=(range(len(names)), edges["lowest"][1], edges["highest"][1], HEAD_COLOURS[0]) if edges else None,
         names_at_ends=True,
         height=(380, 440),
     )

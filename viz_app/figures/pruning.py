@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import Band, lines
+from viz_app.figures.primitives import lines
 
+GREY = "#8c94a0"
 RANDOM_ORDERS = "random orders: mean and range"
 
 
@@ -37,7 +38,7 @@ def pruning_curve(
         x_axis={"title": {"text": f"share of {part_name} removed"}, "tickformat": ".0%", "range": [-0.02, 1.02]},
         form=".4~g",
         place="%{x:.0%} gone",
-        band=Band((removed / total).tolist(), low.tolist(), high.tolist()) if len(removed) else None,
+        band=((removed / total).tolist(), low.tolist(), high.tolist(), GREY) if len(removed) else None,
         dotted=(RANDOM_ORDERS,),
         point=None if current_point is None else (label, current_point[0] / total, current_point[1]),
         height=(360, 480),

@@ -30,7 +30,7 @@ PIECES_A_LINE = 6
 PANELS_HEIGHT = 480  # of all panels under each other, where their rows can be thin enough
 LABEL_HEIGHT = 15  # of a row that has its label
 PANEL_GAP = 0.03  # between panels side by side, as a share of the width
-PANEL_BOTTOM = 72  # pixels below the panels: axis labels and colour bar
+PANEL_BOTTOM = 80  # pixels below the panels: axis labels and colour bar
 
 
 def window(length: int, selected: int, room: int = ROWS_THAT_FIT) -> slice:
@@ -130,31 +130,22 @@ def vector_panels(
         suffix = "" if number == 0 else str(number + 1)
         anchors = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
         hover = f"{plain(title)}<br>%{{y}}<br>{plain(unit)} %{{x}}: %{{z:.9g}}"
-        bar = None if number else colour_bar(unit, signed=True, limit=limit, ypad=24)
+        bar = None if number else colour_bar(unit, signed=True, limit=limit, ypad=32)
         traces.append(heatmap(values, signed=True, limit=limit, hover=hover, bar=bar, y=labels, **anchors))
-        axes[f"xaxis{suffix}"] = {
-            "domain": [left, left + panel_width],
-            "range": [-0.5, values.shape[1] - 0.5],
-            "anchor": anchors["yaxis"],
-            "nticks": 9 // wide,
-            "showgrid": False,
-            "zeroline": False,
-        }
-        axes[f"yaxis{suffix}"] = ticks_at(
-            short, labels, type="category", autorange="reversed", tickfont=token_font(sized(12, 16))
-        ) | {
-            "domain": [max(top - panel_height / plot_height, 0), top],
-            "anchor": anchors["xaxis"],
-            "showticklabels": column == 0,
-        }
+        position = {"domain": [left, left + panel_width], "anchor": anchors["yaxis"]}
+        style = {"range": [-0.5, values.shape[1] - 0.5], "nticks": 9 // wide, "showgrid": False, "zeroline": False}
+        axes[f"xaxis{suffix}"] = position | style
+        position = {"domain": [max(top - panel_height / plot_height, 0), top], "anchor": anchors["xaxis"]}
+        style = {"type": "category", "autorange": "reversed", "tickfont": token_font(sized(12, 16))}
+        axes[f"yaxis{suffix}"] = ticks_at(short, labels, showticklabels=column == 0, **position, **style)
         if selected is not None:
             references = {"xref": anchors["xaxis"], "yref": anchors["yaxis"]}
-            shapes.append(row_frame(selected - visible.start, values.shape[1]) | references)
+            shapes.append(row_frame(selected - visible.start, values.shape[1], **references))
         text = f"<b>{plain(f'{title}: {part}' if part and wide == 1 else title)}</b>"
         notes.append(annotation(text, left, top, font={"size": sized(14, 19)}, **TOP_LEFT))
     layout = {
         "height": round(plot_height + title_height + PANEL_BOTTOM + (16 if part else 0)),
-        "margin": {"t": sized(28, 36) + (24 if part and wide > 1 else 0), "b": sized(84, 100)},
+        "margin": {"t": sized(28, 36) + (24 if part and wide > 1 else 0), "b": sized(92, 112)},
         "shapes": shapes,
         "annotations": notes,
         **axes,
@@ -186,8 +177,3 @@ def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, tit
         height=sized(220, 280),
         title={"text": f"<b>{plain(title)}</b>", **title_style},
     )
-
-
-def with_row_framed(figure: go.Figure, row: int, columns: int) -> go.Figure:
-    """Add a frame around one row to the figure of a map, and return the figure."""
-    return figure.add_shape(row_frame(row, columns))

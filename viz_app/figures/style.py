@@ -7,13 +7,13 @@ scales end lighter on a dark page and darker on a light one, while the hue of a 
 from __future__ import annotations
 
 import html
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
@@ -231,7 +231,7 @@ def figure_of(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) ->
 
     traces, layout: as plotly.js reads them, each trace with its type.
     """
-    return go.Figure(traces, {**layout, "template": _TEMPLATES[current_look()]}, _validate=CHECKED)
+    return go.Figure(traces, {**layout, "template": _template(current_look())}, _validate=CHECKED)
 
 
 def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
@@ -240,12 +240,9 @@ def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
     return font if colour is None else {**font, "color": colour}
 
 
+@cache
 def _template(look: Look) -> dict[str, Any]:
-    with use_look(look):
-        return _current_template()
-
-
-def _current_template() -> dict[str, Any]:
+    """Return the plotly template of a look, which is the current one."""
     colours = page()
     size = sized(14, 20)
     axis = {
@@ -288,6 +285,3 @@ def _current_template() -> dict[str, Any]:
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.faint, "activecolor": colours.accent},
         }
     }
-
-
-_TEMPLATES = {look: _template(look) for look in itertools.starmap(Look, itertools.product((False, True), repeat=2))}

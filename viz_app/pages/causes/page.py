@@ -15,7 +15,7 @@ from bert_core.records import PatchBand, Patches
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import effects_file, shares, strongest
-from viz_app.figures.causes import effect_map, neuron_bars
+from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import cell_number, two_digits
 from viz_app.notation import PatchAddress
@@ -311,7 +311,8 @@ def _draw_neurons(patching: Patching, layer: int, position: int) -> None:
         return
     effects = shares(patches)[layer, position]
     order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST_NEURONS].tolist()
-    figure, alt = neuron_bars(order, effects[order].tolist()), f"The {len(order)} neurons with the largest effects"
+    figure = value_bars([f"neuron {number}" for number in order], effects[order].tolist(), title="effect")
+    alt = f"The {len(order)} neurons with the largest effects"
     chart(figure, key="causes_neurons", alt=alt, **STATIC)
     write_note(f"The {len(order)} of {count:,} neurons of L{layer} at this token with the largest effects.")
 

@@ -55,7 +55,7 @@ def attention_heatmap(
     gap = 1 if longest <= 64 else 0
     # Nine significant digits distinguish every float32 from its neighbours.
     hover = f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}"
-    bar = colour_bar(unit, signed=signed, limit=limit, x=0, xanchor="left", y=1, yanchor="bottom", ypad=6)
+    bar = colour_bar(unit, signed=signed, limit=limit, y=1, yanchor="bottom", ypad=6)
     trace = heatmap(values, signed=signed, limit=limit, hover=hover, bar=bar, xgap=gap, ygap=gap)
     # The map belongs to axes with the full tokens, for the hover text; over them lie the visible axes, whose labels are
     # shortened, and thinned where they would overlap.

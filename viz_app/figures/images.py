@@ -52,7 +52,7 @@ def picture_heat(
     names = [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)]
     outline = {"outlinewidth": 1, "outlinecolor": page().line}
     length = sized(SIDE, LECTURE_SIDE) - 24
-    bar = colour_bar(unit, signed=signed, limit=limit, length=length, x=0, xanchor="left", **outline)
+    bar = colour_bar(unit, signed=signed, limit=limit, length=length, xpad=12, **outline)
     hover = f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}"
     places: dict[str, Any] = {"x": x, "y": y, "customdata": names, "colorscale": _see_through(signed)}
     patches = heatmap(heat, signed=signed, limit=limit, hover=hover, bar=bar, **places)

@@ -70,23 +70,16 @@ def heatmap(
 
 
 def colour_bar(title: str, *, signed: bool, limit: float, length: int = 0, **place: Any) -> dict[str, Any]:
-    """Return a horizontal colour bar with a title, below the map at the right. length: in pixels, by default 250."""
+    """Return a horizontal colour bar with a title, below the map at the left, where no scrolling hides it.
+
+    length: in pixels, by default 250. place: further attributes.
+    """
     ticks = [-limit, 0, limit] if signed else [0, limit / 2, limit]
-    return {
-        "title": {"text": plain(title, 60), "side": "top", "font": {"size": sized(13, 17), "color": page().faint}},
-        "tickvals": ticks,
-        "ticktext": [f"{tick:.2g}".replace("-", "−") for tick in ticks],
-        "tickangle": 0,
-        **{
-            "orientation": "h",
-            "lenmode": "pixels",
-            "len": length or sized(250, 320),
-            "thickness": 12,
-            "outlinewidth": 0,
-            "xpad": 12,
-        },
-        **{"x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 8, **place},
-    }
+    labels, font = [f"{tick:.2g}".replace("-", "−") for tick in ticks], {"size": sized(13, 17), "color": page().faint}
+    size = {"orientation": "h", "lenmode": "pixels", "len": length or sized(250, 320), "thickness": 12}
+    position = {"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "xpad": 0, "ypad": 8, "outlinewidth": 0, **place}
+    text = {"title": {"text": plain(title, 60), "side": "top", "font": font}, "tickangle": 0}
+    return {**text, "tickvals": ticks, "ticktext": labels, **size, **position}
 
 
 def annotation(text: str, x: float, y: float, /, **options: Any) -> dict[str, Any]:

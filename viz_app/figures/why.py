@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from viz_app.figures.primitives import PointGroup, cells, points, require_equal_lengths, row_axis
 from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, sized, two_digits
 
+PAGE_WIDTH = 900  # of the table, which has a page for itself, in pixels
 SYMBOLS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 
@@ -31,13 +32,9 @@ def score_table(
     selected: the row to frame. extra_column: label and numbers (row,), -1 to 1, of a column at the right edge.
     Raises ValueError if the labels or the extra column do not fit the values.
     """
-    options: dict[str, Any] = {
-        "selected_row": selected,
-        "extra_column": extra_column,
-        "longest_row": 40,
-        "tokens": False,
-    }
-    return cells(shares, row_labels, column_labels, signed=True, unit=unit, limit=1.0, numbers=values, **options)
+    options: dict[str, Any] = {"selected_row": selected, "extra_column": extra_column, "longest_row": 40}
+    options |= {"numbers": values, "tokens": False, "width": PAGE_WIDTH}
+    return cells(shares, row_labels, column_labels, signed=True, unit=unit, limit=1.0, **options)
 
 
 def trust_chart(

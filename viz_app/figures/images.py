@@ -104,13 +104,7 @@ def _framed(
         "height": side + bottom_margin,
         "margin": {"l": 0, "r": 0, "t": 0, "b": bottom_margin},
         "xaxis": {**hidden, "range": [-0.5, width - 0.5]},
-        "yaxis": {
-            "visible": False,
-            "range": [height - 0.5, -0.5],
-            "scaleanchor": "x",
-            "constrain": "domain",
-            "constraintoward": "top",
-        },
+        "yaxis": {**hidden, "constraintoward": "top", "scaleanchor": "x", "range": [height - 0.5, -0.5]},
     }
     return figure_of(traces, layout)
 

@@ -56,7 +56,6 @@ def answer_bars(
     ticks = {"tickvals": [-1, -0.5, 0, 0.5, 1], "ticktext": ["1", "0.5", "0", "0.5", "1"]}
     edges = (answer[0] - 0.5, answer[1] + 0.5), (-1.04, 1.04)
     return mirrored_bars(
-        labels,
         series,
         hovers=hovers,
         x_axis=ticks_at(token_labels, labelled, tickfont=token_font(sized(12, 16)), tickangle=-50),

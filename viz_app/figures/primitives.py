@@ -484,14 +484,13 @@ def bars(
         "hovermode": "y" if len(series) < 3 and marks is None else "closest",
         "xaxis": {"title": {"text": plain(title)}, "zeroline": limits[0] < 0, "nticks": 5, "range": list(limits)}
         | dict(axis or {}),
-        "yaxis": row_axis(row_names) | {"ticktext": row_names, "tickfont": font},
+        "yaxis": ticks_at(row_names, range=[len(labels) - 0.5, -0.5], tickfont=font, fixedrange=True),
         **options,
     }
     return figure_of(traces, layout)
 
 
 def mirrored_bars(
-    labels: Sequence[str],
     series: Mapping[str, Sequence[float]],
     *,
     hovers: Mapping[str, Sequence[str]],
@@ -502,14 +501,14 @@ def mirrored_bars(
     height: int,
     **options: Any,
 ) -> go.Figure:
-    """Draw numbers as vertical bars over the labels: the first series upwards, a second one downwards and hatched.
+    """Draw numbers as vertical bars, from place 0 on: the first series upwards, a second one downwards and hatched.
 
-    series: name -> (label,) numbers; NaN for no bar. hovers: name -> (label,) hover texts. y_axis, x_axis: attributes
-    of the axes. fills: name -> fill of the bars. texts: whether the numbers are written. height: in pixels.
+    series: name -> (bar,) numbers; NaN for no bar. hovers: name -> (bar,) hover texts. y_axis, x_axis: attributes of
+    the axes. fills: name -> fill of the bars. texts: whether the numbers are written. height: in pixels.
     """
     traces = []
     for (name, values), sign, fill in zip(series.items(), (1, -1), ("now", "before"), strict=False):
-        trace = {"type": "bar", "x": [*range(len(labels))], "y": [sign * value for value in values]}
+        trace = {"type": "bar", "x": [*range(len(values))], "y": [sign * value for value in values]}
         style = {
             "name": plain(name),
             "textposition": "outside",
@@ -532,7 +531,12 @@ def mirrored_bars(
         "dragmode": False,
         "hovermode": "x",
         "showlegend": len(series) > 1,
-        "xaxis": {"range": [-0.6, len(labels) - 0.4], "zeroline": False, "showgrid": False, **x_axis},
+        "xaxis": {
+            "range": [-0.6, max(map(len, series.values())) - 0.4],
+            "zeroline": False,
+            "showgrid": False,
+            **x_axis,
+        },
         "yaxis": {"zeroline": True, "fixedrange": True, **y_axis},
         "margin": {"t": sized(36, 44)},
         **options,

@@ -55,7 +55,6 @@ def pair_bars(
                 labels.append(annotation(plain(token, LONGEST_LABEL), column, max(sign, 0), font=font, **place))
     longest, room = float(np.nanmax(np.abs([*series.values()]), initial=0.0)) or 1.0, 84 if is_tilted else 24
     return mirrored_bars(
-        [""] * count,
         series,
         hovers=hovers,
         x_axis={"visible": False},

@@ -167,7 +167,6 @@ def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, tit
     short = [plain(key_labels[key], LONGEST_LABEL) for key in labelled]
     title_style = {"font": {"size": sized(14, 19)}, "y": 1, "yanchor": "top", "pad": {"t": 8}}
     return mirrored_bars(
-        key_labels,
         {"": numbers},
         hovers={"": [f"{plain(key_labels[key])} ({key}): {value:.9g}" for key, value in enumerate(numbers)]},
         fills={"": signed_fill(numbers)} if signed else None,

@@ -37,10 +37,8 @@ UNITS = {
     "change": "change of attention",
     "change_brought": "change of length brought",
 }
-CHANGES = {
-    "attention": "change",
-    "brought": "change_brought",
-}  # quantity that can be compared -> quantity of the difference
+# quantity that can be compared -> quantity of the difference
+CHANGES = {"attention": "change", "brought": "change_brought"}
 UNSIGNED = ("attention", "brought", "positive_product")
 HEAD_SELECTIONS = ("chosen", "layer", "all")
 MAX_NAMED_HEADS = 4  # heads in the name of a file
@@ -227,13 +225,8 @@ class MapView:
 
         purpose: what needs that, in words. quantity: allowed besides attention.
         """
-        plain = MapView(
-            quantity if self.quantity == quantity else "attention",
-            layer=self.layer,
-            heads=self.heads,
-            mode=self.mode,
-            kept_share=self.kept_share,
-        )
+        whole = quantity if self.quantity == quantity else "attention"
+        plain = MapView(whole, layer=self.layer, heads=self.heads, mode=self.mode, kept_share=self.kept_share)
         changed = [choice.name for choice in fields(self) if getattr(self, choice.name) != getattr(plain, choice.name)]
         if changed:
             raise Refused(
@@ -293,11 +286,8 @@ class MapView:
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
-            raise Refused(
-                f"the part {self.part!r} is empty: there is no second sentence"
-                if self.part != "all"
-                else "nothing is left"
-            )
+            reason = f"the part {self.part!r} is empty: there is no second sentence"
+            raise Refused(reason if self.part != "all" else "nothing is left")
         return units, queries, keys
 
 
@@ -362,9 +352,8 @@ def _as_array(name: str, maps: object) -> np.ndarray:
     if maps is None:
         raise Refused(f"{name} is None: {FROM_TRANSFORMERS}")
     if isinstance(maps, Mapping):
-        raise Refused(
-            f"{name} is of type {type(maps).__name__}: it must be an array, or a tuple with one for each layer"
-        )
+        kind = type(maps).__name__
+        raise Refused(f"{name} is of type {kind}: it must be an array, or a tuple with one for each layer")
     if isinstance(maps, TensorLike):
         try:
             tensor = maps.detach().cpu()

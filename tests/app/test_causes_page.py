@@ -21,7 +21,8 @@ from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
 from viz_app.export.effects import effects_file
-from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
+from viz_app.figures.causes import effect_map, value_bars
+from viz_app.figures.style import cell_number
 from viz_app.pages.causes import EXAMPLE, PARTS, SOURCE
 from viz_app.shell import work
 from viz_app.shell.examples import REFERENCE
@@ -56,7 +57,7 @@ def drawn(app: AppTest, kind: str) -> list[dict[str, Any]]:
 def shown(app: AppTest, number: int = 0) -> np.ndarray:
     """The effects that a map on the page says when it is pointed at, (row, column)."""
     map_, points = drawn(app, "heatmap")[number]["data"][:2]
-    said = np.array([float(value) for *_, value in points["customdata"]])
+    said = np.array([float(text.rpartition("<br>")[2]) for text in points["hovertext"]])
     return said.reshape(len(map_["y"]), -1)
 
 
@@ -191,7 +192,9 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     effects = patch(loaded, source, text, target, part_kind="neuron", layers=[3], positions=[2]).effects[3, 2]
     bars = drawn(app, "bar")[-1]["data"][0]
     strongest = int(np.abs(effects).argmax())
-    assert bars["customdata"][0] == f"neuron {strongest}" and bars["text"][0] == two_places(effects[strongest])
+    assert bars["hovertext"][0].startswith(f"neuron {strongest}<br>") and bars["text"][0] == cell_number(
+        effects[strongest]
+    )
     app = start(**THEIRS, source=SOURCE, patched="head", place="40.8")
     assert not app.exception and "effect" not in "".join(one.value for one in app.subheader), "no such place"
 
@@ -274,13 +277,16 @@ def test_an_effect_map_says_what_does_not_fit() -> None:
     effects = np.array([[0.0, 1.2], [np.nan, -0.004]])
     draw = effect_map
     figure = draw(effects, ["a", "b"], ["c", "d"], selected=(1, 0), by_chance=np.array([[True, False], [False, True]]))
-    assert [two_places(value) for value in (0.0, 1.2, np.nan, -0.004, -0.2)] == ["0", "1.20", "", "0", "−0.20"]
     assert len(figure.layout.shapes) == 1 and len(figure.data[-1].x) == 2
     with pytest.raises(ValueError, match="expected"):
         draw(effects, ["a"], ["c", "d"])
     with pytest.raises(ValueError, match="one for each"):
         draw(effects, ["a", "b"], ["c", "d"], by_chance=np.zeros(2, bool))
-    assert map_width(["a" * 50], 3) == map_width(["a" * 20], 3) < map_width(["a"], 30)
-    assert list(neuron_bars([4, 2], [0.5, -0.25]).data[0].text) == ["0.50", "−0.25"]
+    widths = [
+        draw(np.zeros((1, n)), ["a" * letters], ["c"] * n).layout.meta["min_width"]
+        for letters, n in ((50, 3), (20, 3), (1, 30))
+    ]
+    assert widths[0] == widths[1] < widths[2]
+    assert list(value_bars(["4", "2"], [0.5, -0.25], title="effect").data[0].text) == ["0.50", "−0.25"]
     with pytest.raises(ValueError, match="one for each"):
-        neuron_bars([4], [])
+        value_bars(["4"], [], title="effect")

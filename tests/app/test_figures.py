@@ -272,7 +272,8 @@ def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], answer=(1, 2))
     first, last = figure.data
     assert (list(first.y), list(last.y)) == ([0.1, 0.7, 0.2], [0.0, -0.3, -0.7])
-    assert [row[1] for row in last.customdata] == [0.0, 0.3, 0.7] and first.customdata[1][0] == "&lt;b&gt;a"
+    assert [float(text.split()[-1]) for text in last.hovertext] == [0.0, 0.3, 0.7]
+    assert first.hovertext[1].startswith("&lt;b&gt;a<br>")
     assert last.marker.pattern.shape == "/" and not first.marker.pattern.shape  # apart without their colours
     (frame,) = figure.layout.shapes
     assert (frame.x0, frame.x1) == (0.5, 2.5) and len(figure.layout.xaxis.tickvals) == 3
@@ -280,7 +281,7 @@ def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
     many[[7, 9]] = 0.5
     named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), answer=(7, 9)).layout.xaxis.tickvals
     assert list(named) == [7, 9]
-    with pytest.raises(ValueError, match="one of each for each"):
+    with pytest.raises(ValueError, match="one of each"):
         answer_bars(labels, [0.1], [0.1, 0.2, 0.3], answer=(0, 0))
     with pytest.raises(ValueError, match=r"probability 1\.5"):
         answer_bars(labels, [1.5, 0, 0], [0, 0, 1], answer=(0, 0))
@@ -289,7 +290,7 @@ def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
 def test_nsp_bar_leans_to_the_side_believed() -> None:
     """The bar starts at one half and ends at the probability, before above now."""
     before, now = nsp_bar(0.12, before=0.97).data
-    assert [bar.base[0] + bar.x[0] for bar in (before, now)] == pytest.approx([0.97, 0.12])
+    assert [bar.base + bar.x[0] for bar in (before, now)] == pytest.approx([0.97, 0.12])
     assert before.x[0] > 0 > now.x[0]
     assert (before.text[0], now.text[0]) == ("0.97", "0.12")
 
@@ -315,7 +316,7 @@ def test_impossible_probabilities_are_refused() -> None:
         nsp_bar(1.5)
     with pytest.raises(ValueError, match="nan: from 0 to 1"):
         prediction_bars(["a"], [float("nan")])
-    with pytest.raises(ValueError, match="2 labels and 1 probabilities"):
+    with pytest.raises(ValueError, match="2 labels and 1 values"):
         prediction_bars(["a", "b"], [0.5])
 
 
@@ -449,9 +450,9 @@ def test_every_head_has_one_place_on_the_map() -> None:
 
 def test_bars_of_roles_show_where_each_begins() -> None:
     """One bar and one mark a role, the first on top; only those over their threshold are filled."""
-    bars, marks = (figure := role_bars([0.2, 0.9], ["next", "[SEP]"], [0.5, 0.6])).data
+    bars, marks, texts = (figure := role_bars([0.2, 0.9], ["next", "[SEP]"], [0.5, 0.6])).data
     assert list(bars.x) == [0.2, 0.9] and list(marks.x) == [0.5, 0.6]
     assert bars.marker.color[0] != bars.marker.color[1]
-    assert list(figure.layout.yaxis.ticktext) == ["next", "[SEP]"] and figure.layout.yaxis.autorange == "reversed"
+    assert list(figure.layout.yaxis.ticktext) == ["next  ", "[SEP]  "] and list(texts.text) == ["  0.20", "  0.90"]
     with pytest.raises(ValueError, match="2 scores, 1 labels and 2 thresholds: one of each"):
         role_bars([0.2, 0.9], ["next"], [0.5, 0.6])

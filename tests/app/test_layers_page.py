@@ -283,8 +283,8 @@ def test_words_between_twelve_layers_can_be_read() -> None:
     """A word of eight letters stands whole in its cell, and a longer one begins with seven of its own."""
     words = [["shortage", "regrettable", *["a"] * 11]]
     figure = lens_grid(words, np.zeros((1, 13)), ["x"], [[(word,) for word in words[0]]], [0], unit="share")
-    assert figure.data[1].text[:2] == ("shortage", "regrett…")
-    assert figure.data[1].textfont.size >= 12
+    assert figure.data[2].text[:2] == ("shortage", "regrett…")
+    assert figure.data[2].textfont.size >= 12
 
 
 def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
@@ -298,18 +298,18 @@ def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
                 cells, values, ["x", "<i>y</i>", "z"], hovers, [4, 5, 6], highest=1.0, selected=(5, 1), unit="share"
             )
         found = {
-            (x, y): text for trace in figure.data[1:] for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
+            (x, y): text for trace in figure.data[2:] for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
         }
         assert found == {
             (0, 4): "&lt;b&gt;a&lt;/b&gt;", (1, 4): "b", (0, 5): "c", (1, 5): "d", (0, 6): "e", (1, 6): "f"
         }  # fmt: skip
-        assert figure.data[1].customdata[0] == "&lt;b&gt;a&lt;/b&gt;<br>two"
+        assert figure.data[1].hovertext[0] == "&lt;b&gt;a&lt;/b&gt;<br>two"
         assert "&lt;i&gt;y&lt;/i&gt;" in figure.layout.yaxis.ticktext[1]
         (frame,) = figure.layout.shapes
         assert (frame.x0, frame.x1, frame.y0, frame.y1) == (0.5, 1.5, 4.5, 5.5)
     with pytest.raises(ValueError, match="words do not fit 3 rows of 2 depths"):
         lens_grid(cells[:2], values, ["x", "y", "z"], hovers, [4, 5, 6], unit="share")
-    with pytest.raises(ValueError, match="2 labels and 3 positions for 3 rows"):
+    with pytest.raises(ValueError, match="2 labels and 3 positions: one of each"):
         lens_grid(cells, values, ["x", "y"], hovers, [4, 5, 6], unit="share")
 
 
@@ -318,7 +318,7 @@ def test_lines_of_ranks_have_the_first_on_top() -> None:
     figure = layer_lines({"word": np.array([900, 30, 1])}, short_names(3), title="rank", ranks=True)
     low, high = figure.layout.yaxis.range
     assert figure.layout.yaxis.type == "log" and low > np.log10(900) and high < 0
-    with pytest.raises(ValueError, match="'word' has 2 figures for 3 layers"):
+    with pytest.raises(ValueError, match="'word' has 2 figures for 3 depths"):
         layer_lines({"word": np.array([1, 2])}, short_names(3), title="rank")
 
 
@@ -337,11 +337,11 @@ def test_points_and_similarities_need_a_label_each() -> None:
     points = np.random.default_rng(0).normal(size=(3, 2))
     figure = state_map(points, ["a", "b", "c"], ["one", "two", "one"])
     assert sorted(len(trace.x) for trace in figure.data) == [1, 2]
-    with pytest.raises(ValueError, match="2 labels and 3 groups for 3 points"):
+    with pytest.raises(ValueError, match="2 labels, 3 groups and 3 points: one of each"):
         state_map(points, ["a", "b"], ["one", "two", "one"])
     square = similarity_matrix(np.eye(2), ["the <bank>", "a bank"])
     assert square.layout.yaxis.ticktext[0] == "1  the &lt;bank&gt;  "
-    with pytest.raises(ValueError, match="a square of them"):
+    with pytest.raises(ValueError, match="at least one of each"):
         similarity_matrix(np.eye(3), ["a"])
 
 

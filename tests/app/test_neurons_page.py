@@ -24,7 +24,7 @@ from tests.near import assert_near
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.neurons import neuron_columns
 from viz_app.export.tables import labelled_csv
-from viz_app.figures.causes import two_places, value_bars
+from viz_app.figures.causes import value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.style import Look, two_digits, use_look
 from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor
@@ -64,9 +64,9 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     found = strongest_neurons(values, 10)
     app = start(**HERS, ranked=ranked, neuron_cell="4.2")
     assert not app.exception and not app.error
-    points = drawn(app, "heatmap")[0]["data"][1]["customdata"]
-    assert [int(number) for _, _, number, _ in points] == found.neurons[..., 0].T.ravel().tolist()
-    assert [said for *_, said in points] == [two_digits(value) for value in found.values[..., 0].T.ravel().tolist()]
+    hovers = [text.split() for text in drawn(app, "heatmap")[0]["data"][1]["hovertext"]]
+    assert [int(hover[-2].split("<")[0]) for hover in hovers] == found.neurons[..., 0].T.ravel().tolist()
+    assert [hover[-1] for hover in hovers] == [two_digits(value) for value in found.values[..., 0].T.ravel().tolist()]
     assert "L4 at queen" in words(app)
     listed = app.dataframe[0].value
     assert listed["neuron"].tolist() == found.neurons[4, 2].tolist()
@@ -238,10 +238,10 @@ def test_figures_say_what_they_were_given() -> None:
     assert len(wide.data) == 2
     with pytest.raises(ValueError, match="limits"):
         neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], value_name="adds", limits=[1.0])
-    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", format_value=two_places, selected=1)
+    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", selected=1)
     assert list(bars.layout.yaxis.ticktext) == ["&lt;i&gt;x  ", "<b>y</b>  "]
     with pytest.raises(ValueError, match="one for each"):
-        value_bars(["a"], [1.0, 2.0], title="t", format_value=two_places)
+        value_bars(["a"], [1.0, 2.0], title="t")
 
 
 @pytest.mark.parametrize("value", ["3", "3.x", "-1.2", "1.2.3", ""])

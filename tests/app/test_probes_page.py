@@ -239,7 +239,7 @@ def test_what_fits_no_figure_is_refused() -> None:
     """Lines of other lengths than there are depths, and bars without their labels."""
     with pytest.raises(ValueError, match="'a' has 2 figures for 3 depths: one for each"):
         depth_lines({"a": np.zeros(2)}, ["1", "2", "3"], title="")
-    with pytest.raises(ValueError, match=r"2 labels and 1 probabilities \(now\): one for each label"):
+    with pytest.raises(ValueError, match=r"2 labels and 1 values \(now\): one for each label"):
         erased_bars(["a", "b"], {"now": [0.5]})
 
 

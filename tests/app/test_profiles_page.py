@@ -64,7 +64,9 @@ def start(**address: str) -> AppTest:
 def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
     """Name -> share and chance, as the figure has them."""
     (chart,) = (json.loads(element.proto.spec)["data"] for element in app.get("plotly_chart"))
-    return {of[0]: (share, of[1]) for of, share in zip(chart[0]["customdata"], chart[0]["x"], strict=True)}
+    shares, chances = chart[0], chart[1]["x"]
+    names = [text.partition("<br>")[0] for text in shares["hovertext"]]
+    return {name: (share, chance) for name, share, chance in zip(names, shares["x"], chances, strict=True)}
 
 
 def test_the_bundled_profiles_are_of_the_bundled_model() -> None:

@@ -19,7 +19,8 @@ from bert_core.run.walk import walk
 from tests.near import assert_near
 from viz_app.components.stage_diagram import StageGroup, stage_diagram
 from viz_app.export.tables import npz, tidy_csv
-from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
+from viz_app.figures.attention import attention_heatmap
+from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window
 from viz_app.figures.style import Look, use_look
 from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, StageInput, legend, stage_groups, tex
 
@@ -179,8 +180,8 @@ def test_panels_share_one_scale_with_zero_in_the_middle() -> None:
     """The scale is symmetric and is not stretched by one number in a thousand."""
     values = np.zeros((10, 1000))
     values[:, :500], values[0, 0] = 2, -500
-    axis = vector_panels({"one": values, "other": values / 2}, list("abcdefghij")).layout.coloraxis
-    assert axis.cmin == -axis.cmax and axis.cmax == 2
+    panels = vector_panels({"one": values, "other": values / 2}, list("abcdefghij")).data
+    assert [(panel.zmin, panel.zmax) for panel in panels] == [(-2, 2)] * 2
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -198,7 +199,8 @@ def test_hostile_labels_are_text_in_every_figure(across: bool) -> None:
 
 def test_a_frame_stands_around_its_row() -> None:
     """Row 2 of 5 columns is framed from edge to edge."""
-    (shape,) = with_row_framed(go.Figure(), 2, 5).layout.shapes
+    options = {"signed": False, "title": "", "selected_row": 2}
+    (shape,) = attention_heatmap(np.ones((5, 5)), list("abcde"), list("abcde"), **options).layout.shapes
     assert (shape.x0, shape.x1, shape.y0, shape.y1) == (-0.5, 4.5, 1.5, 2.5)
 
 

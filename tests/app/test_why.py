@@ -62,8 +62,8 @@ def type_target(app: AppTest, typed: str) -> None:
 
 def table_of(app: AppTest) -> list[list[list[str]]]:
     """What stands in the first drawn table: method, token and number of every cell, row by row."""
-    cells = next(json.loads(element.proto.spec) for element in app.get("plotly_chart"))["data"][1]["customdata"]
-    return [list(row) for _, row in groupby(cells, key=lambda cell: cell[0])]
+    cells = next(json.loads(element.proto.spec) for element in app.get("plotly_chart"))["data"][1]["hovertext"]
+    return [list(row) for _, row in groupby((cell.split("<br>") for cell in cells), key=lambda cell: cell[0])]
 
 
 def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
@@ -314,41 +314,43 @@ def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> No
 def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     """Labels are plain text; numbers stand on hover in full; other sizes are refused."""
     values = np.array([[0.123456789, -2.0], [0.0, 1.0]])
-    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], selected=1)
+    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], unit="share", selected=1)
     assert (
-        figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  " and figure.data[1].customdata[0][2] == "0.123456789"
+        figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  "
+        and figure.data[1].hovertext[0] == "&lt;b&gt;a&lt;/b&gt;<br>x<br>0.123456789"
     )
     assert len(figure.layout.shapes) == 1
-    cells = zip(figure.data[1].x, figure.data[1].y, figure.data[1].customdata, strict=True)
-    assert {(x, y): float(said[2]) for x, y, said in cells} == {
+    cells = zip(figure.data[1].x, figure.data[1].y, figure.data[1].hovertext, strict=True)
+    assert {(x, y): float(text.split("<br>")[2]) for x, y, text in cells} == {
         (x, y): values[y, x] for x in range(2) for y in range(2)
     }
     for dark in (False, True):
         with use_look(Look(dark)):
-            drawn = score_table(np.array([[0.0, 1.0, np.nan]]), np.array([[0.0, 3.25, np.nan]]), ["a"], ["x", "y", "z"])
+            drawn = score_table(
+                np.array([[0.0, 1.0, np.nan]]), np.array([[0.0, 3.25, np.nan]]), ["a"], ["x", "y", "z"], unit="share"
+            )
         inks = {number: trace.textfont.color for trace in drawn.data[2:] for number in trace.text}
-        assert inks["0.0"] == inks["nan"] == both_shades(0, signed=True)[dark][1]
-        assert inks["3.2"] == both_shades(1, signed=True)[dark][1] != inks["0.0"], "what is written stands out"
+        assert inks["0.00"] == both_shades(0, signed=True)[dark][1] and "nan" not in inks
+        assert inks["3.25"] == both_shades(1, signed=True)[dark][1] != inks["0.00"], "what is written stands out"
     many = np.zeros((1, 30))
-    assert len(score_table(many, many, ["a"], ["x"] * 30).data) == 2, "no room for numbers"
-    with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
-        score_table(values, values, ["a"], ["x", "y"])
+    assert len(score_table(many, many, ["a"], ["x"] * 30, unit="share").data) == 2, "no room for numbers"
+    with pytest.raises(ValueError, match="at least one of each"):
+        score_table(values, values, ["a"], ["x", "y"], unit="share")
     aside = score_table(
-        values, values, ["a", "b"], ["x"] * 2, selected=1, extra_column=("alike", np.array([1.0, -0.5]))
+        values, values, ["a", "b"], ["x"] * 2, selected=1, unit="share", extra_column=("alike", np.array([1.0, -0.5]))
     )
-    column = [trace for trace in aside.data if trace.xaxis == "x2"]
-    assert column[0].z.tolist() == [[1.0], [-0.5]] and aside.layout.xaxis2.ticktext == ("alike",)
-    assert {text for trace in column[2:] for text in trace.text} == {"1.0", "−0.50"}, (
-        "written, and no wider than they are"
-    )
-    assert aside.layout.xaxis.domain[1] < aside.layout.xaxis2.domain[0] and len(aside.layout.shapes) == 2
+    column = [trace for trace in aside.data if max(trace.x) > 1.5]
+    assert column[0].z.tolist() == [[1.0], [-0.5]] and aside.layout.xaxis.ticktext[-1] == "alike"
+    assert {text for trace in column[1:] for text in trace.text} == {"1.00", "−0.50"}
+    (frame,) = aside.layout.shapes
+    assert frame.x1 > column[0].x[0], "the frame includes the extra column"
     with pytest.raises(ValueError, match="beside 2 rows: one number for each"):
-        score_table(values, values, ["a", "b"], ["x"] * 2, extra_column=("alike", np.zeros(3)))
+        score_table(values, values, ["a", "b"], ["x"] * 2, unit="share", extra_column=("alike", np.zeros(3)))
     chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC")
     symbols = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in chart.data}
     assert symbols["better than chance here"] == ("circle", [0.4])
     assert symbols["no better than chance here"] == ("circle-open", [0.1])
-    with pytest.raises(ValueError, match="2 methods, 1 scores, 2 verdicts: one of each"):
+    with pytest.raises(ValueError, match="2 methods, 1 scores and 2 verdicts: one of each"):
         trust_chart(["a", "b"], np.array([0.1]), ["chance", "better"], (0.0, 0.2), measure="AOPC")
 
 
@@ -372,7 +374,8 @@ def test_totals_of_a_whole_file_are_opened(opened: Callable[..., AppTest]) -> No
         charts = [json.loads(element.proto.spec) for element in app.get("plotly_chart")]
         (chart,) = (one for one in charts if "mean score by" in str(one["layout"]["xaxis"]))
         points = chart["data"][0]
-        return {cell[0]: [cell[1], x] for cell, x in zip(points["customdata"], points["x"], strict=True)}
+        cells = [text.split("<br>") for text in points["hovertext"]]
+        return {name: [int(count.split()[0]), x] for (name, _, count), x in zip(cells, points["x"], strict=True)}
 
     assert drawn() == {"&lt;b&gt;nice&lt;/b&gt;": [5, 2.0], "bad": [4, -1.0]}
     app.number_input(key=key_of(app, "totals_least")).set_value(1).run()

@@ -1,1 +1,1 @@
-"""Arrays and labels in, plotly figures out; one file for each kind of drawing, one colour rule in `style`."""
+"""Arrays and labels in, plotly figures out: each figure is data and a call of `primitives`; colours are in `style`."""

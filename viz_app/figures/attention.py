@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import (
-    DIVERGING,
-    SEQUENTIAL,
+from viz_app.figures.primitives import (
+    LABELS_THAT_FIT,
+    LONGEST_HOVER,
+    TOP_LEFT,
     annotation,
-    cells,
-    figure_of,
-    horizontal_scale,
-    label_axis,
-    plain,
-    sized,
-    token_font,
+    colour_bar,
+    heatmap,
+    row_frame,
+    ticks_at,
 )
+from viz_app.figures.style import figure_of, plain, sized, token_font
 
-LONGEST_LABEL, LONGEST_HOVER = 14, 160
-LABELS_THAT_FIT = 36
+LONGEST_LABEL = 14
 
 
 def attention_heatmap(
@@ -33,12 +31,12 @@ def attention_heatmap(
     signed: bool,
     title: str,
     unit: str = "attention",
+    selected_row: int | None = None,
 ) -> go.Figure:
     """Draw one map as a matrix: rows are queries, columns are keys.
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    unit: of a value, in words, for the hover text.
-    Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    unit: of a value, in words. selected_row: the row to frame.
     Raises ValueError if the labels do not fit the values.
     """
     if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
@@ -57,21 +55,20 @@ def attention_heatmap(
     gap = 1 if longest <= 64 else 0
     # Nine significant digits distinguish every float32 from its neighbours.
     hover = f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}"
-    place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "ypad": 6}
-    scale: dict[str, Any] = {"zmin": -limit if signed else 0, "zmax": limit, "xgap": gap, "ygap": gap}
-    scale["colorscale"] = (DIVERGING if signed else SEQUENTIAL).colorscale()
-    heatmap = cells(values, hover, colorbar=horizontal_scale(260, nticks=4, tickangle=0, **place), **scale)
+    bar = colour_bar(unit, signed=signed, limit=limit, y=1, yanchor="bottom", ypad=6)
+    trace = heatmap(values, signed=signed, limit=limit, hover=hover, bar=bar, xgap=gap, ygap=gap)
     # The map belongs to axes with the full tokens, for the hover text; over them lie the visible axes, whose labels are
     # shortened, and thinned where they would overlap.
     domain = {"constrain": "domain", "scaleanchor": "x", "scaleratio": 1, "constraintoward": "top"}
     key_axis = {"side": "bottom", "title": {"text": "key: who is looked at"}}
     query_axis = {"side": "left", "title": {"text": "query: who looks"}}
     # An annotation, because the title of a plotly figure of this height does not stay at one place.
-    place = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom", "yshift": sized(48, 58)}
+    title_style = {"font": {"size": sized(17, 22)}, "yshift": sized(64, 76), **TOP_LEFT}
     layout = {
-        "height": side + sized(160, 190),
-        "margin": {"t": sized(80, 96)},
-        "annotations": [annotation(f"<b>{plain(title)}</b>", 0, 1, font={"size": sized(17, 22)}, **place)],
+        "height": side + sized(176, 208),
+        "margin": {"t": sized(96, 114)},
+        "annotations": [annotation(f"<b>{plain(title)}</b>", 0, 1, **title_style)],
+        "shapes": [] if selected_row is None else [row_frame(selected_row, len(key_labels))],
         "xaxis": _hover_axis(key_labels) | {"constrain": "domain", "constraintoward": "left"},
         "yaxis": _hover_axis(query_labels) | {"autorange": "reversed", **domain},
         "xaxis2": _visible_axis(key_labels, font_size)
@@ -80,14 +77,14 @@ def attention_heatmap(
         "yaxis2": _visible_axis(query_labels, font_size) | {"matches": "y", "overlaying": "y", **query_axis},
     }
     axes = {"xaxis": "x2", "yaxis": "y2", "hoverinfo": "skip", "showlegend": False}
-    return figure_of([heatmap, {"type": "scatter", "x": [], "y": [], **axes}], layout)
+    return figure_of([trace, {"type": "scatter", "x": [], "y": [], **axes}], layout)
 
 
 def _hover_axis(labels: Sequence[str]) -> dict[str, Any]:
     names = [f"{plain(label, LONGEST_HOVER)} ({position})" for position, label in enumerate(labels)]
-    return label_axis(names, ticks="", showticklabels=False)
+    return ticks_at(names, ticks="", showticklabels=False)
 
 
 def _visible_axis(labels: Sequence[str], font_size: int) -> dict[str, Any]:
     labelled = range(0, len(labels), -(-len(labels) // LABELS_THAT_FIT))
-    return label_axis([plain(labels[i], LONGEST_LABEL) for i in labelled], labelled, tickfont=token_font(font_size))
+    return ticks_at([plain(labels[i], LONGEST_LABEL) for i in labelled], labelled, tickfont=token_font(font_size))

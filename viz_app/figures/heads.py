@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import (
-    HEAD_COLOURS,
-    figure_of,
-    labelled_bars,
-    lines,
-    page,
-    plain,
-    points,
-    same_when_selected,
-    sized,
-)
+from viz_app.figures.primitives import SYMBOLS, PointGroup, bars, points, require_equal_lengths
+from viz_app.figures.style import HEAD_COLOURS, page, sized
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 BY_ROLE = "by role"  # of the heads of a layer; a layer has none
-ROLE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 
 
 def sweep_scatter(
@@ -47,27 +36,16 @@ def sweep_scatter(
     names = [f"L{layer} H{head}" for layer, head in heads]
     # Those that stand out have their names beside them; the others have them on hover.
     labelled = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
-    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
-    colours = page()
-    equality = {"color": colours.faint, "width": sized(1, 2), "dash": "dot"}
-    hover = "L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
-    text = [name if number in labelled else "" for number, name in enumerate(names)]
-    style = {"customdata": heads, "text": text, "textposition": "top center", "showlegend": False}
-    font = {"size": sized(11, 16), "color": colours.faint}
-    marker = {"size": sized(8, 12), "color": colours.accent, "opacity": 0.75}
-    selection = same_when_selected(marker={"opacity": 0.75})
-    traces = [
-        lines([low, high], [low, high], showlegend=False, line=equality),
-        points(x, y, hover, mode="markers+text", marker=marker, textfont=font, **style, **selection),
-    ]
-    layout = {
-        "height": sized(340, 460),
-        "dragmode": False,
-        "margin": {"l": 8, "r": 8, "t": 24, "b": 8},
-        "xaxis": {"title": {"text": estimate}, "zeroline": True},
-        "yaxis": {"title": {"text": finding}, "zeroline": True},
-    }
-    return figure_of(traces, layout)
+    hovers = [f"{name}<br>estimated {a:+.9g}<br>found {b:+.9g}" for name, a, b in zip(names, x, y, strict=True)]
+    labels = [name if number in labelled else "" for number, name in enumerate(names)]
+    marker = {"size": sized(8, 12), "color": page().accent, "opacity": 0.75}
+    return points(
+        [PointGroup(x.tolist(), y.tolist(), hovers, marker, labels=labels, clicks=heads)],
+        x_axis={"title": {"text": estimate}},
+        y_axis={"title": {"text": finding}, "zeroline": True},
+        height=sized(340, 460),
+        diagonal=(float(x.min()), float(x.max())) if len(x) else (0.0, 1.0),
+    )
 
 
 def role_map(
@@ -82,48 +60,33 @@ def role_map(
     positions: (layer, head, 2); NaN for a head that does not exist. roles: role -> its heads. names: role -> its label.
     selected: the head with a ring. The customdata of a point is its layer and head.
     """
-    colours = page()
-    traces: list[dict[str, Any]] = []
-    label_style = {"textposition": "top center", "cliponaxis": False}
+    colours, groups = page(), []
     for number, (role, heads) in enumerate(roles.items()):
         if not heads:
             continue
-        coordinates = np.array([positions[head] for head in heads])
-        is_last = number == len(roles) - 1
-        marker = {
-            "size": sized(11, 15),
-            "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
-            "color": colours.faint if is_last else HEAD_COLOURS[number % len(HEAD_COLOURS)],
-        }
-        text = ["" if head == selected else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)]
-        font = {"size": sized(11, 15), "color": colours.faint}
-        style: dict[str, Any] = {
-            "mode": "markers+text" if len(heads) < 8 else "markers",
-            "customdata": heads,
-            **label_style,
-        }
-        style |= {"text": text, "textfont": font, "name": names[role], "marker": marker}
-        hover = "L%{customdata[0]} H%{customdata[1]}<br>" + names[role]
-        selection = same_when_selected(marker={"opacity": 1})
-        traces.append(points(coordinates[:, 0], coordinates[:, 1], hover, **style, **selection))
+        colour = colours.faint if number == len(roles) - 1 else HEAD_COLOURS[number % len(HEAD_COLOURS)]
+        marker = {"color": colour, "symbol": SYMBOLS[number % len(SYMBOLS)]}
+        head_names = [f"L{layer} H{head}" for layer, head in heads]
+        labels = ["" if tuple(head) == selected else name for head, name in zip(heads, head_names, strict=True)]
+        hovers = [f"{name}<br>{names[role]}" for name in head_names]
+        x, y = np.array([positions[head] for head in heads]).T.tolist()
+        labels = labels if len(heads) < 8 else []
+        groups.append(PointGroup(x, y, hovers, marker, names[role], labels, heads))
     if np.isfinite(positions[selected]).all():
         x, y = positions[selected].tolist()
-        line = {"width": sized(2, 3)}
-        marker = {"size": sized(22, 30), "symbol": "circle-open", "color": colours.text, "line": line}
+        ring = {"size": sized(22, 30), "symbol": "circle-open", "color": colours.text, "line": {"width": sized(2, 3)}}
         # The ring has the label of the selected head, so that the two do not overlap.
-        style = {"mode": "markers+text", "text": [f"L{selected[0]} H{selected[1]}"], "customdata": [selected]}
-        style |= {"textfont": {"size": sized(12, 15), "color": colours.text}, "marker": marker, "showlegend": False}
-        traces.append(points([x], [y], **style, **label_style, unselected={"marker": {"opacity": 1}}))
-    layout = {
-        "height": sized(500, 620),
-        "clickmode": "event+select",
-        "dragmode": False,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "legend": {"y": -0.02, "yanchor": "top"},
-        "xaxis": {"visible": False},
-        "yaxis": {"visible": False, "scaleanchor": "x"},
-    }
-    return figure_of(traces, layout)
+        label, font = [f"L{selected[0]} H{selected[1]}"], {"size": sized(12, 15), "color": colours.text}
+        groups.append(PointGroup([x], [y], None, ring, labels=label, clicks=[selected], font=font))
+    return points(
+        groups,
+        x_axis={"visible": False},
+        y_axis={"visible": False, "scaleanchor": "x"},
+        height=sized(500, 620),
+        clickmode="event+select",
+        margin={"t": 16},
+        legend={"y": -0.02, "yanchor": "top"},
+    )
 
 
 def role_bars(scores: Sequence[float], labels: Sequence[str], thresholds: Sequence[float]) -> go.Figure:
@@ -131,24 +94,22 @@ def role_bars(scores: Sequence[float], labels: Sequence[str], thresholds: Sequen
 
     scores, labels, thresholds: (role,), the first on top. Raises ValueError if the lengths differ.
     """
-    if not len(scores) == len(labels) == len(thresholds):
-        raise ValueError(f"{len(scores)} scores, {len(labels)} labels and {len(thresholds)} thresholds: one of each")
-    colours, rows = page(), list(range(len(labels)))
+    require_equal_lengths(scores=scores, labels=labels, thresholds=thresholds)
+    colours = page()
     filled = [colours.accent if s > t else colours.line for s, t in zip(scores, thresholds, strict=True)]
-    texts, names = [f"{score:.2f}" for score in scores], [plain(label) for label in labels]
-    hover = "%{customdata}: %{x:.9g}"
-    marker = {"symbol": "line-ns-open", "size": sized(16, 22), "color": colours.text}
-    traces = [
-        labelled_bars(scores, texts, names, hover, marker={"color": filled}, showlegend=False),
-        points(list(thresholds), rows, "the role begins above %{x:.9g}", marker=marker, showlegend=False),
-    ]
-    layout = {
-        "height": sized(30, 44) * len(labels) + 40,
-        "margin": {"l": 8, "r": 32, "t": 4, "b": 4},
-        "xaxis": {"range": [0, 1.08], "tickvals": [0, 0.5, 1]},
-        "yaxis": {"tickvals": rows, "ticktext": names, "autorange": "reversed"},
-    }
-    return figure_of(traces, layout)
+    return bars(
+        labels,
+        {"": scores},
+        title="",
+        write=lambda score: f"{score:.2f}",
+        fills={"": {"color": filled}},
+        marks=("the role begins above", thresholds),
+        legend=False,
+        limits=(0, 1.08),
+        tokens=False,
+        longest=40,
+        axis={"tickvals": [0, 0.5, 1]},
+    )
 
 
 def head_titles(
@@ -164,15 +125,13 @@ def head_titles(
     entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
     roles: (layer, head), in words. existing: (layer, head), which heads exist.
     """
+
+    def title(layer: int, head: int) -> str:
+        place = layer, head
+        if not existing[place]:
+            return f"L{layer} H{head}: pruned"
+        measures = f"entropy {entropy[place]:.2f} nats, {to_sep[place]:.0%} to [SEP]"
+        return f"L{layer} H{head}: {roles[layer][head]}\n{measures}, mean distance {distance[place]:.1f} tokens"
+
     layers, heads = entropy.shape
-    return [
-        [
-            f"L{layer} H{head}: pruned"
-            if not existing[layer, head]
-            else f"L{layer} H{head}: {roles[layer][head]}\n"
-            f"entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
-            f"mean distance {distance[layer, head]:.1f} tokens"
-            for head in range(heads)
-        ]
-        for layer in range(layers)
-    ]
+    return [[title(layer, head) for head in range(heads)] for layer in range(layers)]

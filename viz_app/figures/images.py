@@ -11,19 +11,8 @@ import numpy as np
 import plotly.graph_objects as go
 from PIL import Image
 
-from viz_app.figures.style import (
-    DIVERGING,
-    SEQUENTIAL,
-    annotation,
-    cells,
-    figure_of,
-    horizontal_scale,
-    page,
-    plain,
-    rectangle,
-    rgb,
-    sized,
-)
+from viz_app.figures.primitives import annotation, colour_bar, frame, heatmap
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain, rgb, sized
 
 SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
 FAINT = 0.35  # how much of the picture is left under the heat
@@ -61,22 +50,22 @@ def picture_heat(
     x = [(column + 0.5) * step_x - 0.5 for column in range(columns)]
     y = [(row + 0.5) * step_y - 0.5 for row in range(rows)]
     names = [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)]
-    place = {"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "outlinewidth": 1}
-    ticks = {"nticks": 4, "tickformat": "~g", "tickangle": 0, "outlinecolor": page().line}
-    scale: dict[str, Any] = {"zmin": -limit if signed else 0, "zmax": limit, "colorscale": _see_through(signed)}
-    scale["colorbar"] = horizontal_scale(sized(SIDE, LECTURE_SIDE), **place, **ticks)
+    outline = {"outlinewidth": 1, "outlinecolor": page().line}
+    length = sized(SIDE, LECTURE_SIDE) - 24
+    bar = colour_bar(unit, signed=signed, limit=limit, length=length, xpad=12, **outline)
     hover = f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}"
-    patches = cells(heat, hover, x=x, y=y, customdata=names, **scale)
+    places: dict[str, Any] = {"x": x, "y": y, "customdata": names, "colorscale": _see_through(signed)}
+    patches = heatmap(heat, signed=signed, limit=limit, hover=hover, bar=bar, **places)
     ring = []
     if heat.max() > heat.min():
         row, column = np.unravel_index(int(heat.argmax()), heat.shape)
         # Two lines, one of which stands out whatever is under them.
         for colour, width in ((page().background, 6), (page().text, 2)):
-            line = {"color": colour, "width": width * sized(1, 1.5)}
             x_edges = (column * step_x - 0.5, (column + 1) * step_x - 0.5)
-            ring.append(rectangle(x_edges, (row * step_y - 0.5, (row + 1) * step_y - 0.5), line))
+            y_edges = (row * step_y - 0.5, (row + 1) * step_y - 0.5)
+            ring.append(frame(x_edges, y_edges, colour, width * sized(1, 1.5)))
     traces = [_image(faint(image)), patches]
-    return _framed(traces, ring, image, outlines, bottom_margin=sized(44, 56))
+    return _framed(traces, ring, image, outlines, bottom_margin=sized(64, 80))
 
 
 def _image(image: np.ndarray) -> dict[str, Any]:
@@ -99,8 +88,9 @@ def _framed(
     boxes, names = list(shapes), []
     for box, name, is_target in outlines:
         left, top, right, bottom = (edge * size for edge, size in zip(box, (width, height) * 2, strict=True))
-        line = {"color": colours.accent, "width": 3 if is_target else 1.5, "dash": "solid" if is_target else "dot"}
-        boxes.append(rectangle((left - 0.5, right - 0.5), (top - 0.5, bottom - 0.5), line))
+        edges = (left - 0.5, right - 0.5), (top - 0.5, bottom - 0.5)
+        box_frame = frame(*edges, colours.accent, 3 if is_target else 1.5)
+        boxes.append(box_frame | {"line": {**box_frame["line"], "dash": "solid" if is_target else "dot"}})
         is_below = top < 0.12 * height
         x, y = min(max((left + right) / 2, 0.18 * width), 0.82 * width), bottom if is_below else top
         style: dict[str, Any] = {"bgcolor": colours.background, "opacity": 0.9, "borderpad": 1}
@@ -114,13 +104,7 @@ def _framed(
         "height": side + bottom_margin,
         "margin": {"l": 0, "r": 0, "t": 0, "b": bottom_margin},
         "xaxis": {**hidden, "range": [-0.5, width - 0.5]},
-        "yaxis": {
-            "visible": False,
-            "range": [height - 0.5, -0.5],
-            "scaleanchor": "x",
-            "constrain": "domain",
-            "constraintoward": "top",
-        },
+        "yaxis": {**hidden, "constraintoward": "top", "scaleanchor": "x", "range": [height - 0.5, -0.5]},
     }
     return figure_of(traces, layout)
 

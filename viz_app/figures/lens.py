@@ -8,33 +8,22 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import (
-    HEAD_COLOURS,
-    SEQUENTIAL,
-    cell_frame,
+from viz_app.figures.primitives import (
+    LONGEST_HOVER,
+    PointGroup,
     cells,
-    figure_of,
-    horizontal_scale,
-    label_axis,
+    depth_axis,
+    depth_series,
     lines,
-    page,
-    plain,
     points,
-    row_axis,
-    same_when_selected,
-    series_line,
-    sized,
-    tick_axis,
-    token_font,
-    two_digits,
+    require_equal_lengths,
 )
+from viz_app.figures.style import one_line, plain, sized, token_font
 
-LONGEST_LABEL, LONGEST_HOVER = 16, 160
+LONGEST_LABEL = 16
 LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
-STRONG = 0.5  # share of the scale from where on a cell is further from the page than from its text
 ROWS_THAT_FIT = 30
 POINTS_WITH_NAMES = 60
-GROUP_SYMBOLS = ("circle", "square", "diamond", "star")
 
 
 def depth_names(depths: int) -> list[str]:
@@ -45,18 +34,6 @@ def depth_names(depths: int) -> list[str]:
 def short_names(depths: int) -> list[str]:
     """Return short names of the states between the layers: "emb.", "L0", ..."""
     return ["emb.", *(f"L{layer}" for layer in range(depths - 1))]
-
-
-def lens_width(depths: int) -> int:
-    """Return the smallest width in pixels at which the words of the depths do not overlap."""
-    size, longest = _letters(depths)
-    return round(110 + depths * (0.6 * size * longest + 10))
-
-
-def _letters(depths: int) -> tuple[int, int]:
-    """Return the font size of the words in the cells, in pixels, and their largest number of letters."""
-    size = sized(13, 17) if depths <= 9 else sized(12, 14)
-    return size, max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
 
 
 def lens_grid(
@@ -76,57 +53,30 @@ def lens_grid(
     places: (row,) positions of the rows, in steps of 1: what a click on a cell returns.
     highest: value at the end of the colour scale; the largest one if None. selected: the (position, depth) to frame.
     unit: of the values, in words.
-    Words, labels and hovers are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the parts do not fit each other.
     """
     rows, depths = values.shape
     for name, part in (("words", words), ("hovers", hovers)):
         if len(part) != rows or any(len(line) != depths for line in part):
             raise ValueError(f"{name} do not fit {rows} rows of {depths} depths")
-    if not rows or not len(row_labels) == len(places) == rows:
-        raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
-    limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
-    size, longest = _letters(depths)
-    place = {"x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 10, "nticks": 5}
-    title = {"text": plain(unit), "side": "top"}
-    scale = {"zmin": 0, "zmax": limit, "colorscale": SEQUENTIAL.colorscale()}
-    colourbar = horizontal_scale(260, title=title, **place)
-    traces = [cells(values, y=list(places), xgap=2, ygap=2, colorbar=colourbar, **scale)]
-    # The words are points of their own over the map: a map gives all its words one colour, and clicks on it get lost.
-    for strong, colour in ((False, page().text), (True, page().background)):
-        places_of_words = np.argwhere((np.nan_to_num(values) / limit > STRONG) == strong).tolist()
-        x, y = [depth for _, depth in places_of_words], [places[row] for row, _ in places_of_words]
-        text = [plain(words[row][depth], longest) for row, depth in places_of_words]
-        hover_lines = [
-            "<br>".join(plain(line, LONGEST_HOVER) for line in hovers[row][depth]) for row, depth in places_of_words
-        ]
-        style: dict[str, Any] = {
-            "mode": "markers+text",
-            "textposition": "middle center",
-            "textfont": token_font(size, colour),
-        }
-        style |= {"marker": {"opacity": 0, "size": 2}, "showlegend": False}
-        style |= same_when_selected(textfont={"color": colour})
-        traces.append(points(x, y, "%{customdata}", text=text, customdata=hover_lines, **style))
-    frames = [] if selected is None else [cell_frame(*selected)]
-    line = sized(30, 40)
-    layout = {
-        "shapes": frames,
-        "hovermode": "closest",
-        "hoverdistance": -1,  # anywhere in a cell is nearest to its word
-        "height": rows * line + sized(112, 136),
-        "margin": {"t": sized(34, 44), "r": 8, "b": sized(76, 90)},
-        "xaxis": label_axis(short_names(depths), side="top", range=[-0.5, depths - 0.5], fixedrange=True),
-        "yaxis": row_axis(
-            row_labels,
-            LONGEST_LABEL,
-            places,
-            tickfont=token_font(size),
-            range=[places[-1] + 0.5, places[0] - 0.5],
-            fixedrange=True,
-        ),
-    }
-    return figure_of(traces, layout)
+    require_equal_lengths(labels=row_labels, positions=places)
+    size = sized(13, 17) if depths <= 9 else sized(12, 14)
+    longest = max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
+    return cells(
+        values,
+        row_labels,
+        short_names(depths),
+        signed=False,
+        unit=unit,
+        limit=highest,
+        texts=[[one_line(word, longest) for word in line] for line in words],
+        text_width=0.6 * size * longest + 10,
+        token_size=size,
+        hover=lambda row, column: "<br>".join(plain(text, LONGEST_HOVER) for text in hovers[row][column]),
+        selected=None if selected is None else (selected[0] - places[0], selected[1]),
+        longest_row=LONGEST_LABEL,
+        first_row=places[0],
+    )
 
 
 def layer_lines(
@@ -136,28 +86,14 @@ def layer_lines(
 
     series: name -> (layer,) numbers, as many as `names`; NaN leaves a gap. title: of the vertical axis.
     ranks: whether the axis is logarithmic, with 1 on top.
-    Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the length of a series is not the number of layers.
     """
-    traces = []
-    for number, (name, values) in enumerate(series.items()):
-        if len(values) != len(names):
-            raise ValueError(f"{name!r} has {len(values)} figures for {len(names)} layers: one for each")
-        hover, marker = f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}", {"size": sized(8, 11)}
-        style = {"name": plain(name, 40), "line": series_line(number), "marker": marker, "cliponaxis": False}
-        traces.append(lines(list(range(len(names))), values, hover, **style))
+    curves = depth_series(series, names)
     top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
-    scale: dict[str, Any] = {"range": [0, (top or 1.0) * 1.06]}
+    y_axis: dict[str, Any] = {"range": [0, (top or 1.0) * 1.06]}
     if ranks:  # from rank 1, a little above the line, down to the lowest
-        scale = {"type": "log", "range": [float(np.log10(max(top, 10) * 1.4)), -0.12], "dtick": 1}
-    layout = {
-        "height": sized(320, 420),
-        "showlegend": True,
-        "margin": {"t": sized(36, 44), "r": 24},
-        "xaxis": tick_axis(names),
-        "yaxis": {"title": {"text": plain(title)}, "zeroline": False} | scale,
-    }
-    return figure_of(traces, layout)
+        y_axis = {"type": "log", "range": [float(np.log10(max(top, 10) * 1.4)), -0.12], "dtick": 1}
+    return lines(curves, title=title, x_axis=depth_axis(names), y_axis=y_axis)
 
 
 def state_map(
@@ -170,43 +106,33 @@ def state_map(
     """Draw the states of all tokens in the plane.
 
     coordinates: (seq, 2). labels: (seq,) the tokens. groups: (seq,) of the tokens, drawn by colour and symbol.
-    axes: titles of the axes. Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
-    Raises ValueError if the labels or groups do not fit.
+    axes: titles of the axes. Raises ValueError if the labels or groups do not fit.
     """
-    length = len(coordinates)
-    if not len(labels) == len(groups) == length:
-        raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
-    colours = page()
+    require_equal_lengths(labels=labels, groups=groups, points=coordinates)
     # As long on both axes; the picture is about twice as wide as it is high.
     width, height = 1.15 * np.abs(coordinates).max(0, initial=1e-3)
-    reach = max(width / 2, height) * np.array([2.0, 1.0])
-    traces = []
-    has_names = length <= POINTS_WITH_NAMES
-    sides = name_sides(coordinates / reach, [min(len(label), LONGEST_LABEL) for label in labels]) if has_names else []
-    for number, group in enumerate(dict.fromkeys(groups)):
+    wide, high = (max(width / 2, height) * np.array([2.0, 1.0])).tolist()
+    has_names = len(coordinates) <= POINTS_WITH_NAMES
+    lengths = [min(len(label), LONGEST_LABEL) for label in labels]
+    sides = name_sides(coordinates / [wide, high], lengths) if has_names else [""] * len(labels)
+    point_groups = []
+    for group in dict.fromkeys(groups):
         places = [place for place, name in enumerate(groups) if name == group]
-        texts = [plain(labels[place], LONGEST_LABEL) for place in places]
-        hovers = [f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places]
-        colour, symbol = HEAD_COLOURS[number % len(HEAD_COLOURS)], GROUP_SYMBOLS[number % len(GROUP_SYMBOLS)]
-        style: dict[str, Any] = {
-            "name": plain(group),
-            "marker": {"size": sized(10, 14), "color": colour, "symbol": symbol},
-        }
-        style |= {"mode": "markers+text" if has_names else "markers", "text": texts, "customdata": hovers}
-        style |= {"textfont": token_font(sized(12, 16), colours.text)}
-        if has_names:
-            style["textposition"] = [sides[place] for place in places]
-        x, y = coordinates[places, 0], coordinates[places, 1]
-        traces.append(points(x, y, "%{customdata}<br>%{x:.4g}, %{y:.4g}", **style))
-    wide, high = reach.tolist()
-    layout = {
-        "height": sized(560, 680),
-        "margin": {"t": sized(36, 44)},
-        "showlegend": True,
-        "xaxis": {"range": [-wide, wide], "showticklabels": False, "title": {"text": axes[0]}},
-        "yaxis": {"range": [-high, high], "showticklabels": False, "title": {"text": axes[1]}, "scaleanchor": "x"},
-    }
-    return figure_of(traces, layout)
+        hovers = [
+            f"{plain(labels[place], LONGEST_HOVER)} ({place})<br>{x:.4g}, {y:.4g}"
+            for place, (x, y) in zip(places, coordinates[places].tolist(), strict=True)
+        ]
+        x, y = coordinates[places].T.tolist()
+        names = [plain(labels[place], LONGEST_LABEL) for place in places] if has_names else ()
+        style: dict[str, Any] = {"sides": [sides[place] for place in places], "font": token_font(sized(12, 16))}
+        point_groups.append(PointGroup(x, y, hovers, name=group, labels=names, **style))
+    axis = {"showticklabels": False, "zeroline": True}
+    return points(
+        point_groups,
+        x_axis={"range": [-wide, wide], "title": {"text": axes[0]}, **axis},
+        y_axis={"range": [-high, high], "title": {"text": axes[1]}, "scaleanchor": "x", **axis},
+        height=sized(560, 680),
+    )
 
 
 def name_sides(coordinates: np.ndarray, letters: Sequence[int]) -> list[str]:
@@ -238,32 +164,17 @@ def name_sides(coordinates: np.ndarray, letters: Sequence[int]) -> list[str]:
 def similarity_matrix(values: np.ndarray, labels: Sequence[str]) -> go.Figure:
     """Draw the cosine similarity of every pair of states, coloured from 0 to 1.
 
-    values: (occurrence, occurrence). labels: (occurrence,), plain text.
-    Show with `st.plotly_chart(figure, theme=None)`.
-    Raises ValueError if the labels do not fit.
+    values: (occurrence, occurrence). labels: (occurrence,). Raises ValueError if the labels do not fit.
     """
-    count = len(labels)
-    if values.shape != (count, count) or not count:
-        raise ValueError(f"values of shape {values.shape} with {count} labels: a square of them, at least one")
-    size = sized(12, 16)
-    tick = {"tickfont": token_font(size), "fixedrange": True}
-    hover_labels = [plain(label, LONGEST_HOVER) for label in labels]
-    pairs = [[f"{row_label}<br>{column_label}" for column_label in hover_labels] for row_label in hover_labels]
-    texts = [[two_digits(float(value)) for value in row] for row in values]
-    title = {"text": "cosine", "side": "right"}
-    style: dict[str, Any] = {
-        "colorbar": {"title": title, "thickness": 12, "outlinewidth": 0, "nticks": 5},
-        "customdata": pairs,
-    }
-    style |= {"text": texts, "texttemplate": "%{text}", "textfont": {"size": size}}
-    scale = {"zmin": 0, "zmax": 1, "colorscale": SEQUENTIAL.colorscale(), "xgap": 2, "ygap": 2}
-    trace = cells(values, "%{customdata}<br>cosine %{z:.9g}", **scale, **style)
-    layout = {
-        "height": round(count * sized(52, 64)) + 60,
-        "margin": {"t": 36},
-        "xaxis": label_axis([f"{number + 1}" for number in range(count)], side="top", **tick),
-        "yaxis": label_axis(
-            [f"{number + 1}  {plain(label, 44)}  " for number, label in enumerate(labels)], autorange="reversed", **tick
+    return cells(
+        values,
+        [f"{number}  {label}" for number, label in enumerate(labels, 1)],
+        [str(number) for number in range(1, len(labels) + 1)],
+        signed=False,
+        unit="cosine",
+        limit=1.0,
+        hover=lambda row, column: (
+            f"{plain(labels[row])}<br>{plain(labels[column])}<br>cosine {values[row, column]:.9g}"
         ),
-    }
-    return figure_of([trace], layout)
+        longest_row=48,
+    )

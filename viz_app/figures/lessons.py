@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, annotation, bars, figure_of, page, plain, sized
+from viz_app.figures.primitives import annotation, bars, require_equal_lengths, series_fill
+from viz_app.figures.style import DIVERGING, page, plain, sized
 
 MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, true"}
 LONGEST_LABEL = 18
@@ -36,37 +36,34 @@ def answer_bars(
         specification of the numbers. words: mark -> its text in the language of the reader. longest: largest number of
         characters of a label. maximum: the number whose bar has the full width; the largest one if None. scale: of
         font and bars; that of a panel if None.
-    The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a mark is unknown.
     """
-    if not len(labels) == len(values) == len(marks):
-        raise ValueError(f"{len(labels)} labels, {len(values)} values and {len(marks)} marks: one of each for a bar")
+    require_equal_lengths(labels=labels, values=values, marks=marks)
     if unknown := set(marks) - set(MARKS):
         raise ValueError(f"marks {', '.join(sorted(unknown))}: of {', '.join(MARKS)}")
-    colours = page()
-    true_colour = SEQUENTIAL.colours()[7]
-    fills = {"": colours.faint, "yours": DIVERGING.colours()[-4], "true": true_colour, "both": true_colour}
+    true_colour = series_fill("now")["color"]
+    colours = {"": page().faint, "yours": DIVERGING.colours()[-4], "true": true_colour, "both": true_colour}
     numbers = [number_written(value, form) for value in values]
     texts = [f"<b>{number}</b>  {words[mark]}".rstrip() for number, mark in zip(numbers, marks, strict=True)]
-    names, marker = [plain(label, 160) for label in labels], {"color": [fills[mark] for mark in marks]}
-    bar_style = {"text": numbers, "textposition": "none", "customdata": names, "marker": marker}
-    trace = bars(list(values), list(range(len(labels))), "%{customdata}: %{text}", **bar_style)
-    minimum, maximum = min((*values, 0.0)), max((*values, 0.0)) if maximum is None else maximum
-    room = (maximum - minimum) or 1.0
+    low, high = min((*values, 0.0)), max((*values, 0.0)) if maximum is None else maximum
     scale = sized(1, 1.2) if scale is None else scale
     # The name stands above its bar: the panel is narrow.
-    style: dict[str, Any] = {"xref": "x domain", "xanchor": "left", "yanchor": "bottom", "align": "left"}
-    style["font"] = {"color": colours.text, "size": round(15 * scale)}
-    layout = {
-        "height": round(len(labels) * 44 * scale + 16),
-        "margin": {"t": 4, "l": 4, "r": 4, "b": 4},
-        "bargap": 0.55,
-        "dragmode": False,
-        "xaxis": {"visible": False, "range": [minimum, maximum + 0.02 * room]},
-        "yaxis": {"visible": False, "range": [len(labels) - 0.5, -0.62]},
-        "annotations": [
-            annotation(f"{plain(label, longest)}  {text}".strip(), 0, row - 0.24, **style)
+    place = {"xref": "x domain", "xanchor": "left", "yanchor": "bottom", "align": "left"}
+    font = {"color": page().text, "size": round(15 * scale)}
+    return bars(
+        labels,
+        {"": values},
+        title="",
+        write=lambda value: number_written(value, form),
+        fills={"": {"color": [colours[mark] for mark in marks]}},
+        bar_texts=False,
+        height=round(len(labels) * 44 * scale + 16),
+        margin={"t": 4, "l": 4, "r": 4, "b": 4},
+        bargap=0.55,
+        xaxis={"visible": False, "range": [low, high + 0.02 * ((high - low) or 1.0)]},
+        yaxis={"visible": False, "range": [len(labels) - 0.5, -0.62]},
+        annotations=[
+            annotation(f"{plain(label, longest)}  {text}".strip(), 0, row - 0.24, font=font, **place)
             for row, (label, text) in enumerate(zip(labels, texts, strict=True))
         ],
-    }
-    return figure_of([trace], layout)
+    )

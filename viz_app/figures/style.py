@@ -7,13 +7,13 @@ scales end lighter on a dark page and darker on a light one, while the hue of a 
 from __future__ import annotations
 
 import html
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import plotly.graph_objects as go
@@ -148,6 +148,14 @@ def two_digits(value: float) -> str:
     return "e".join([digits, *(str(int(power)) for power in exponent)]).replace("-", "−")
 
 
+def cell_number(value: float) -> str:
+    """Return a number as short as a cell has room for: 0.07, −1.20, 12.3, 0.00 for what rounds to 0, "" for NaN."""
+    if value != value:
+        return ""
+    decimals = next((places for places, limit in ((2, 9.995), (1, 99.95)) if abs(value) < limit), 0)
+    return f"{value:z.{decimals}f}".replace("-", "−")
+
+
 def ordinal(number: int) -> str:
     """Return a rank, from 1, as an ordinal: 1st, 2nd, 11th, 1,203rd."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -223,7 +231,7 @@ def figure_of(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) ->
 
     traces, layout: as plotly.js reads them, each trace with its type.
     """
-    return go.Figure(traces, {**layout, "template": _TEMPLATES[current_look()]}, _validate=CHECKED)
+    return go.Figure(traces, {**layout, "template": _template(current_look())}, _validate=CHECKED)
 
 
 def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
@@ -232,139 +240,9 @@ def token_font(size: int, colour: str | None = None) -> dict[str, Any]:
     return font if colour is None else {**font, "color": colour}
 
 
-def tick_axis(labels: Sequence[str], positions: Sequence[int] | None = None, /, **options: Any) -> dict[str, Any]:
-    """Return an axis with a label at each position, and with the grid lines of the template.
-
-    positions: of the labels; from 0 up if None. options: further attributes of the axis.
-    """
-    ticks = list(range(len(labels)) if positions is None else positions)
-    return {"tickmode": "array", "tickvals": ticks, "ticktext": list(labels), "zeroline": False, **options}
-
-
-def label_axis(labels: Sequence[str], positions: Sequence[int] | None = None, /, **options: Any) -> dict[str, Any]:
-    """Return `tick_axis` without grid lines."""
-    return tick_axis(labels, positions, **{"showgrid": False, **options})
-
-
-def row_axis(
-    labels: Sequence[str], max_length: int, positions: Sequence[int] | None = None, /, **options: Any
-) -> dict[str, Any]:
-    """Return a vertical axis of named rows, the first on top.
-
-    labels: plain text, of which at most `max_length` characters are drawn. positions, options: as for `label_axis`.
-    """
-    limits = [len(labels) - 0.5, -0.5]
-    return label_axis([plain(label, max_length) + "  " for label in labels], positions, **{"range": limits, **options})
-
-
-def cells(values: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
-    """Return a heatmap trace. values: (row, column). hover, options: as for `points`."""
-    return {"type": "heatmap", "z": values, **_hover(hover), **options}
-
-
-def points(x: Any, y: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
-    """Return a scatter trace.
-
-    x, y: (point,). hover: the template of the hover text; None for no hover text. options: further attributes.
-    """
-    return {"type": "scatter", "x": x, "y": y, "mode": "markers", **_hover(hover), **options}
-
-
-def lines(x: Any, y: Any, hover: str | None = None, /, **options: Any) -> dict[str, Any]:
-    """Return a scatter trace of a line through the points, which have markers if `options` have a marker."""
-    return points(x, y, hover, **{"mode": "lines+markers" if "marker" in options else "lines", **options})
-
-
-def bars(lengths: Any, rows: Any, hover: str, /, **options: Any) -> dict[str, Any]:
-    """Return a trace of horizontal bars. lengths, rows: (bar,). hover, options: as for `points`."""
-    return {"type": "bar", "orientation": "h", "x": lengths, "y": rows, **_hover(hover), **options}
-
-
-def columns(positions: Any, heights: Any, hover: str, /, **options: Any) -> dict[str, Any]:
-    """Return a trace of vertical bars. positions, heights: (bar,). hover, options: as for `points`."""
-    return {"type": "bar", "x": positions, "y": heights, **_hover(hover), **options}
-
-
-def labelled_bars(
-    lengths: Sequence[float], texts: Sequence[str], names: Sequence[str], hover: str, /, **options: Any
-) -> dict[str, Any]:
-    """Return horizontal bars at rows 0, 1, ... with a text beyond the end of each.
-
-    texts: (bar,). names: (bar,) the `customdata` of the hover text. hover, options: as for `points`.
-    """
-    style = {"text": texts, "textposition": "outside", "cliponaxis": False, "customdata": names}
-    return bars(list(lengths), list(range(len(lengths))), hover, **style, **options)
-
-
-def _hover(template: str | None) -> dict[str, str]:
-    if template is None:
-        return {"hoverinfo": "skip"}
-    return {"hovertemplate": template if "<extra>" in template else template + "<extra></extra>"}
-
-
-def series_line(number: int, **options: Any) -> dict[str, Any]:
-    """Return colour, dash and width of the line of a series. number: of the series, from 0."""
-    colour, dash = HEAD_COLOURS[number % len(HEAD_COLOURS)], HEAD_DASHES[number % len(HEAD_DASHES)]
-    return {"color": colour, "dash": dash, "width": sized(2.5, 4), **options}
-
-
-def hatched(colour: str, *, shape: str = "/", solidity: float = 0.35) -> dict[str, Any]:
-    """Return the fill of a bar that differs from a solid one also without colours."""
-    pattern = {"shape": shape, "fgcolor": colour, "size": 7, "solidity": solidity}
-    return {"color": page().background, "line": {"color": colour, "width": 1}, "pattern": pattern}
-
-
-def same_when_selected(**style: Any) -> dict[str, Any]:
-    """Return attributes of a trace whose points look the same whether or not a click has selected some of them."""
-    return {"selected": style, "unselected": style}
-
-
-def horizontal_scale(length: int, /, **options: Any) -> dict[str, Any]:
-    """Return a horizontal colour bar. length: in pixels. options: further attributes."""
-    size = {"lenmode": "pixels", "len": length, "thickness": 12}
-    return {"orientation": "h", **size, "xpad": 0, "outlinewidth": 0, **options}
-
-
-def annotation(text: str, x: float, y: float, /, **options: Any) -> dict[str, Any]:
-    """Return a text at a place of a figure, without an arrow."""
-    return {"text": text, "x": x, "y": y, "showarrow": False, **options}
-
-
-def rectangle(
-    x: tuple[float, float], y: tuple[float, float], line: Mapping[str, Any], **options: Any
-) -> dict[str, Any]:
-    """Return a rectangle as a shape of a layout. x, y: its edges. line: of its border; a width of 0 for none."""
-    return {"type": "rect", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": line, **options}
-
-
-def vertical_rule(x: float, line: Mapping[str, Any], reference: str) -> dict[str, Any]:
-    """Return a vertical line over the whole height as a shape of a layout. reference: "paper" or "y domain"."""
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": reference, "line": line}
-
-
-def cell_frame(row: float, column: float) -> dict[str, Any]:
-    """Return the frame around the chosen cell of a map, as a shape of a layout."""
-    line = {"color": page().text, "width": sized(3, 4)}
-    return rectangle((column - 0.5, column + 0.5), (row - 0.5, row + 0.5), line)
-
-
-def row_frame(row: float, columns: int, width: float | None = None, **options: Any) -> dict[str, Any]:
-    """Return the frame around one row of a map, as a shape of a layout. width: of the line, in pixels."""
-    line = {"color": page().accent, "width": sized(2, 3) if width is None else width}
-    return rectangle((-0.5, columns - 0.5), (row - 0.5, row + 0.5), line, **options)
-
-
-def styled(figure: go.Figure) -> go.Figure:
-    """Return a figure that was made with plotly's own objects in the current look."""
-    return figure_of([trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json())
-
-
+@cache
 def _template(look: Look) -> dict[str, Any]:
-    with use_look(look):
-        return _current_template()
-
-
-def _current_template() -> dict[str, Any]:
+    """Return the plotly template of a look, which is the current one."""
     colours = page()
     size = sized(14, 20)
     axis = {
@@ -407,6 +285,3 @@ def _current_template() -> dict[str, Any]:
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.faint, "activecolor": colours.accent},
         }
     }
-
-
-_TEMPLATES = {look: _template(look) for look in itertools.starmap(Look, itertools.product((False, True), repeat=2))}

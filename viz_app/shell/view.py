@@ -227,16 +227,18 @@ def chart(
     alt: str,
     grows: bool = True,
     min_share: float = 0.5,
-    min_width: int = 0,
+    min_width: int | None = None,
     **arguments: Any,
 ) -> None:
     """Draw a figure with its own height, or in lecture mode with its share of the height of the window.
 
     Export offers it as PNG, SVG, CSV and table.
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
-    min_width: pixels; in a narrower window it scrolls horizontally. arguments: of `st.plotly_chart`.
+    min_width: pixels; in a narrower window it scrolls horizontally; by default that of the figure.
+    arguments: of `st.plotly_chart`.
     """
     current_view().figures[key] = ExportFigure(figure, alt)
+    min_width = min_width or (figure.layout.meta or {}).get("min_width")
     if min_width:
         st.html(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {min_width}px; }}</style>"

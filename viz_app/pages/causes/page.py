@@ -14,9 +14,9 @@ from bert_core.records import PatchBand, Patches
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import effects_file, shares, strongest
-from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
+from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.stages import ROWS_THAT_FIT, window
-from viz_app.figures.style import two_digits
+from viz_app.figures.style import cell_number, two_digits
 from viz_app.notation import PatchAddress
 from viz_app.pages.causes import (
     EXAMPLE,
@@ -205,9 +205,9 @@ def _draw_map(patching: Patching, patches: Patches, name: str, rows: slice, band
         selected=(cell[0] - rows.start, cell[1]) if cell is not None and is_visible else None,
         by_chance=None if band is None else patching.as_map(band.contains(patches))[rows],
     )  # fmt: skip
-    key, width, alt = f"causes_{name}", map_width(labels, len(patching.columns)), f"Effects of {effects.size} patches"
+    key, alt = f"causes_{name}", f"Effects of {effects.size} patches"
     select = partial(_select_cell, key, rows.start)
-    chart(figure, key=key, min_width=width, on_select=select, selection_mode="points", alt=alt, grows=False)
+    chart(figure, key=key, on_select=select, selection_mode="points", alt=alt, grows=False)
 
 
 def _draw_band(patching: Patching, patches: Patches) -> PatchBand | None:
@@ -241,7 +241,7 @@ def _largest_effect(patching: Patching, patches: Patches) -> str:
     """Return the place with the largest effect, in Markdown."""
     index = strongest(patches)
     row, column = index if patching.is_per_head else index[::-1]
-    return f"The largest effect: {_cell_name(patching, row, column)}, **{two_places(float(shares(patches)[index]))}**."
+    return f"The largest effect: {_cell_name(patching, row, column)}, **{cell_number(float(shares(patches)[index]))}**."
 
 
 def _cell_name(patching: Patching, row: int, column: int) -> str:
@@ -270,7 +270,7 @@ def _draw_selected_patch(patching: Patching, patches: Patches) -> None:
         reason = "this head was pruned" if patching.is_per_head else "no word of the source stands for it"
         st.caption(f"Nothing could be put in at {name}: {reason}.")
         return
-    write_heading(f"{PARTS[patching.part]}: {name}, effect {two_places(effect)}")
+    write_heading(f"{PARTS[patching.part]}: {name}, effect {cell_number(effect)}")
     index = (row, column) if patching.is_per_head else (column, row)
     _draw_predictions(patching, index)
     _draw_keep_button(patching, index)
@@ -291,7 +291,7 @@ def _draw_head_positions(patching: Patching, layer: int) -> None:
     tokens, columns = patching.tokens[rows], patching.columns
     alt = f"Effects of the heads of layer {layer}, token by token"
     figure = effect_map(effects[rows], tokens, columns)
-    chart(figure, key="causes_closer", min_width=map_width(tokens, len(columns)), alt=alt, grows=False)
+    chart(figure, key="causes_closer", alt=alt, grows=False)
     write_note(
         f"The heads of L{layer}, one token at a time: of a pattern or a query the row that looks, of a key or a value "
         "the token that is looked at."
@@ -308,7 +308,8 @@ def _draw_neurons(patching: Patching, layer: int, position: int) -> None:
         return
     effects = shares(patches)[layer, position]
     order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST_NEURONS].tolist()
-    figure, alt = neuron_bars(order, effects[order].tolist()), f"The {len(order)} neurons with the largest effects"
+    figure = value_bars([f"neuron {number}" for number in order], effects[order].tolist(), title="effect")
+    alt = f"The {len(order)} neurons with the largest effects"
     chart(figure, key="causes_neurons", alt=alt, grows=False)
     write_note(f"The {len(order)} of {count:,} neurons of L{layer} at this token with the largest effects.")
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from bert_core.records import LensChange
 from bert_core.tokenizer import Encoding, Tokenizer
-from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, lens_width, short_names
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, short_names
 from viz_app.pages.finetune import words_of
 from viz_app.pages.finetune.changes import StepComparison, equal_word_shares, read_layers
 from viz_app.shell.view import chart, write_heading, write_line, write_note
@@ -66,7 +66,7 @@ def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.
         f"The word read first at each of {len(positions)} tokens and {depths} depths at step {number}, coloured by how "
         "far it is from the start's"
     )
-    chart(figure, key="tuned_lens", alt=alt, min_width=lens_width(depths), grows=False)
+    chart(figure, key="tuned_lens", alt=alt, grows=False)
 
 
 def _draw_shares(changes: StepComparison, shares: np.ndarray) -> None:

@@ -20,7 +20,7 @@ from bert_core.records import Walk
 from viz_app.components.stage_diagram import StageGroup
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
-from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
+from viz_app.figures.stages import key_bars, piece_boxes, vector_panels
 from viz_app.figures.style import current_look
 
 MASKED_BELOW = -5000.0  # scores below this are masked
@@ -115,13 +115,14 @@ class StageInput:
             signed=signed,
             title=f"{name}, L{self.trace.layer} H{self.head}",
             unit=name.lower(),
+            selected_row=self.query,
         )
         if len(self.labels) <= LABELS_IN_MAP:
             heatmap.update_layout(
                 height=min(heatmap.layout.height, round(MAP_HEIGHT * (1.3 if current_look().lecture else 1)))
             )
         return [
-            with_row_framed(heatmap, self.query, len(self.labels)),
+            heatmap,
             key_bars(
                 values[self.query],
                 self.labels,

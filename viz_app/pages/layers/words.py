@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.records import LensRun
-from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid, lens_width
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.figures.style import ordinal
@@ -110,7 +110,6 @@ def _draw_grid(selection: Selection, run: LensRun, depth: int, position: int) ->
         figure,
         key="lens_grid",
         alt=f"The likeliest word at each of {len(positions)} tokens and {len(depths)} depths",
-        min_width=lens_width(len(depths)),
         on_select=_take_click,
         selection_mode="points",
     )

@@ -13,7 +13,7 @@ from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Target
 from bert_core.refused import Refused
 from viz_app.export.neurons import neuron_columns
 from viz_app.export.tables import labelled_csv
-from viz_app.figures.causes import map_width, two_places, value_bars
+from viz_app.figures.causes import value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
@@ -103,8 +103,8 @@ def _draw_map(selection: Selection, layer: int, position: int) -> None:
         limits=np.nanmax(np.abs(values[not_special]), 0, initial=0).tolist(),
     )  # fmt: skip
     alt = f"The strongest neuron of {len(column_labels)} layers at {len(row_labels)} tokens"
-    width, select = map_width(row_labels, len(column_labels)), partial(_select_cell, rows.start)
-    chart(figure, key="neurons_map", min_width=width, on_select=select, selection_mode="points", alt=alt, grows=False)
+    select = partial(_select_cell, rows.start)
+    chart(figure, key="neurons_map", on_select=select, selection_mode="points", alt=alt, grows=False)
 
 
 def _select_cell(first_row: int) -> None:
@@ -177,7 +177,7 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
         if rows.stop - rows.start < len(encoding):
             write_note(f"Tokens {rows.start} to {rows.stop - 1} of {len(encoding)}, around the strongest.")
         labels, row_values = encoding.labels[rows], values[rows].tolist()
-        figure = value_bars(labels, row_values, title="fires", format_value=two_places, selected=peak - rows.start)
+        figure = value_bars(labels, row_values, title="fires", selected=peak - rows.start)
         alt = f"How strongly neuron {number} of layer {layer} fires at each token"
         chart(figure, key="neuron_along", alt=alt, grows=False)
     with right:
@@ -234,7 +234,7 @@ def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
     pairs = [divmod(index, scores.shape[1]) for index in _strongest_first(scores)[:SCORED_NEURONS]]
     names, values = [f"L{row} neuron {column}" for row, column in pairs], [float(scores[pair]) for pair in pairs]
     row = pairs.index((layer, number)) if (layer, number) in pairs else None
-    figure = value_bars(names, values, title=target.target_kind.unit, format_value=two_places, selected=row)
+    figure = value_bars(names, values, title=target.target_kind.unit, selected=row)
     chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons that the answer rests on most", grows=False)
     answer = target.target_kind.supports.format(**escape_names(selection, target))
     difference, gap = float(result.target_value - result.off_values[layer]), abs(float(result.gap[layer]))

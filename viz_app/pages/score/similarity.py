@@ -70,11 +70,11 @@ def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
             )
         else:
             shares = values / (np.abs(values).max() or 1)
-            figure = score_table(shares, values, rows, columns, extra_column=("in all", values.sum(1)))
+            unit, totals = "share of the largest part", ("in all", values.sum(1))
+            figure = score_table(shares, values, rows, columns, unit=unit, extra_column=totals)
             cosine = two_digits(similarity.cosine)
             alt = f"What each pair of tokens of both sentences adds to their cosine of {cosine}"
-            width = 220 + 30 * len(columns)
-            chart(figure, key="alike_map", min_width=width, alt=alt)
+            chart(figure, key="alike_map", alt=alt)
     with st.container(key=results.key("parts")):
         _draw_largest(values, rows, columns)
         _add_files(model, head_mask, *sentences, are_stale=results.are_stale)

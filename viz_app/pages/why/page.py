@@ -177,6 +177,7 @@ def _draw_table(scores: MethodScores, trust: Trust | None, pending: list[str]) -
         scores.unit_scores(words.value),
         names if trust is None else [trust.mark(name, measure.value) for name in names],
         labels,
+        unit="share of the method's largest score",
         selected=row,
         extra_column=("agreement", scores.agreement(words.value)[:, row]),
     )
@@ -184,7 +185,6 @@ def _draw_table(scores: MethodScores, trust: Trust | None, pending: list[str]) -
         figure,
         key="methods",
         alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each agrees with {selected.name}",
-        min_width=220 + 30 * len(labels),
         on_select=partial(select_method, names, "methods"),
         selection_mode="points",
     )
@@ -229,7 +229,7 @@ def _draw_details(selection: Selection, scores: MethodScores, selected: Method) 
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as expander:
         if expander.open:
             agreement = scores.agreement(words.value)
-            figure = score_table(agreement, agreement, names, names)
+            figure = score_table(agreement, agreement, names, names, unit="rank correlation")
             chart(figure, key="all_agreement", grows=False, alt="Rank correlations of all methods")
     if scores.is_stale or selected.layers is None:
         return
@@ -237,7 +237,8 @@ def _draw_details(selection: Selection, scores: MethodScores, selected: Method) 
         if expander.open:
             layers = scores_of_layers(selection, scores, name, words.value)
             rows = [f"layer {number}" for number in range(len(layers))]
-            figure = score_table(layers / (abs(layers).max() or 1), layers, rows, scores.labels(words.value))
+            shares, unit = layers / (abs(layers).max() or 1), "share of the largest score"
+            figure = score_table(shares, layers, rows, scores.labels(words.value), unit=unit)
             chart(figure, key="layers", grows=False, alt=f"{name} in every layer")
             write_note(LAYER_READING)
 

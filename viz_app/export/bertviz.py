@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
+from viz_app.export.markup import render
 from viz_app.maps import ShownMaps
 
 View = Literal["head", "model", "neuron"]
@@ -36,30 +37,6 @@ RELATIVE_POSITIONS = (
     "of Headlight"
 )
 _PLACEHOLDER = "headlight_token_"
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' {cdn};
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<title>BertViz: {kind} view</title>
-</head>
-<body style="background: #fff; color: #000; font-family: sans-serif">
-<p>{what} Layers and heads count from zero.</p>
-<p id="unreachable" role="alert" hidden><b>Nothing is drawn: {host} cannot be reached, and BertViz needs three scripts
-from there. Connect to a network and open this page again, or export Headlight's own page, which needs none.</b></p>
-<script>
-{{
-  const say = () => {{ document.getElementById("unreachable").hidden = Boolean(document.querySelector("svg")); }};
-  addEventListener("error", (event) => {{ if (event.target instanceof HTMLScriptElement) say(); }}, true);
-  setTimeout(say, 20000);
-}}
-</script>
-{view}
-</body>
-</html>
-"""
 
 
 def estimate(tokens: int, heads: int, layers: int, kind: View, head_size: int = 0) -> tuple[int, int]:
@@ -139,7 +116,7 @@ def bertviz_page(
         if (error.name or "").partition(".")[0] != "bertviz":
             raise
         raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
-    return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=NOTE, view=view)
+    return render("export/bertviz.html", cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, note=NOTE, view=view)
 
 
 def escaped(text: str) -> str:

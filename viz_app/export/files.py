@@ -12,7 +12,8 @@ from bert_core.refused import Refused
 from viz_app.comparison import Comparison
 from viz_app.export import FILE_KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.markup import Theme
+from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
 from viz_app.figures.style import current_look
 from viz_app.maps import MapView, ShownMaps, check_heads

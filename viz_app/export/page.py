@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import html
 import json
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -29,14 +26,12 @@ from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
+from viz_app.export.markup import Theme, render, variables
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
-from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
-from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, Look, current_look, page, use_look
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 from viz_app.maps import UNITS, MapView, ShownMaps, renormalised_attention
 
-Theme = Literal["light", "dark"]
 # Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
@@ -303,7 +298,17 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     precision = EXACT if exact else THIN if factored else PRECISION[maps.signed]
     if sheet.vectors:
         precision += " Vectors are exact." * (not exact)
-    return _fill_page(sheet, data, precision, theme)
+    return render(
+        "export/page.html",
+        sheet=sheet,
+        misleading=MISLEADING,
+        precision=precision,
+        data=data,
+        style=f"{variables(theme)}\n{(_FOLDER / 'page.css').read_text('utf-8')}",
+        script=SCRIPT,
+        head_grid=head_grid,
+        attention_view=attention_view,
+    )
 
 
 def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
@@ -371,71 +376,3 @@ def _pack_vectors(vectors: HeadVectors) -> bytes:
     """Return queries, keys and distance terms as float32 bytes, as the neuron view reads them."""
     parts = (vectors.queries, vectors.keys, vectors.distances)
     return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
-
-
-def _fill_page(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
-    """Return the filled template. The texts of the user are in `data` alone, which is inserted as base64."""
-    values = {
-        "hash": hash_source(SCRIPT),
-        "variables": variables(theme),
-        "style": _file("page.css"),
-        "title": html.escape(sheet.title),
-        "reading": html.escape(sheet.reading),
-        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.quantity]),
-        "precision": precision,
-        "grid-style": head_grid.STYLE,
-        "grid-markup": head_grid.MARKUP,
-        "view-style": attention_view.STYLE,
-        "view-markup": attention_view.MARKUP,
-        "data": "\n".join(
-            f'<script type="text/plain" id="{name}">{base64.b64encode(part).decode()}</script>'
-            for name, part in data.items()
-        ),
-        "script": SCRIPT,
-    }
-    return fill_template("page.html", values)
-
-
-def fill_template(name: str, values: Mapping[str, str]) -> str:
-    """Return an HTML template of this folder with each `{{key}}` replaced by its value, which is not filled again."""
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: values[match[1]], _file(name))
-
-
-def themed_style(name: str, properties: Callable[[bool], str]) -> str:
-    """Return a style sheet of this folder behind the colours of the app, for both themes.
-
-    properties: returns more custom properties of the dark (True) or light theme, as CSS.
-    """
-    light, dark = (f":root {{{properties(is_dark)}}}" for is_dark in (False, True))
-    return "\n".join([variables(None), light, f"@media (prefers-color-scheme: dark) {{{dark}}}", _file(name)])
-
-
-def variables(theme: Theme | None) -> str:
-    """Return the CSS custom properties of a theme under the names of Streamlit; None for both, as the system has it."""
-
-    def rule() -> str:
-        colours = page()
-        values = {
-            "background-color": colours.background,
-            "secondary-background-color": colours.raised,
-            "text-color": colours.text,
-            "gray-text-color": colours.faint,
-            "border-color": colours.line,
-            "primary-color": colours.accent,
-            "font": BODY_FONT,
-            "code-font": TOKEN_FONT,
-        }
-        tints = "".join(f"--tint-{side.lower()}: {SENTENCE_TINTS[side].colours()[0]};" for side in ("A", "B"))
-        scheme = f"color-scheme: {'dark' if current_look().dark else 'light'};"
-        return f":root {{{scheme}{tints}{''.join(f'--st-{name}: {value};' for name, value in values.items())}}}"
-
-    with use_look(Look(dark=theme == "dark")):
-        first = rule()
-    if theme is not None:
-        return first
-    with use_look(Look(dark=True)):
-        return f"{first}\n@media (prefers-color-scheme: dark) {{{rule()}}}"
-
-
-def _file(name: str) -> str:
-    return (_FOLDER / name).read_text("utf-8")

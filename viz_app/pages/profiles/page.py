@@ -9,11 +9,10 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
-from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file_name, profile_page
+from viz_app.export.profiles import PROFILE_KINDS, Profile, file_name, profile_page
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
-from viz_app.pages.profiles.parts import Profile
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
@@ -25,7 +24,6 @@ from viz_app.shell.work import poll, work
 
 MAX_FILE_MEGABYTES = 64
 KINDS = {"head": head, "token": token, "neuron": neuron}
-READINGS = {"head": READING, "token": TOKEN_READING, "neuron": NEURON_READING}
 FILE_HINT = (
     "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight profile "
     "runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the commonest tokens, with "
@@ -59,7 +57,7 @@ def draw(page: View) -> None:
         kind.draw(profiles, profile)
         write_note(f"Corpus: {escape_markdown(profiles.corpus_name)}, {profile.tokens:,} tokens.")
     kind.draw_details(profile)
-    page.read(READINGS[profile_of.value])
+    page.read(PROFILE_KINDS[type(profile)].reading)
     with st.container(horizontal=True, gap="small"):
         _draw_files(profiles, profile)
         kind.draw_link(profile, model)

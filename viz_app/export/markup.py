@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -32,14 +32,13 @@ def _script_json(value: object) -> str:
     return json.dumps(value, default=asdict).replace("<", "\\u003c")
 
 
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(_FOLDER),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+def environment(**options: Any) -> Environment:
+    """Return what fills the templates of the app, whose lines with a statement leave no line; a missing value fails."""
+    lines: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    return Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **lines, **options)
+
+
+_TEMPLATES = environment(autoescape=True)
 _TEMPLATES.filters |= {"hash_source": hash_source, "base64": _base64, "script_json": _script_json}
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import streamlit as st
@@ -36,11 +36,9 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MAX_EXACT_VALUES
 from viz_app.figures.style import Look, use_look
 from viz_app.maps import MapView
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence
 from viz_app.shell.params import Param, select
 from viz_app.shell.work import Work, is_confirmed, poll, wait_for
-from viz_app.streamlit_compat import PopoverContainer
 
 OPEN_KEY = "export_open"  # session key: whether the control is open
 POPOVER_HEIGHT = 430  # pixels
@@ -48,86 +46,85 @@ PACKING_SECONDS = 5.0  # typical time to pack a large page
 PACKING_MEMORY_FACTOR = 5  # memory to pack all maps, over their size: 3.5 of attention, 4.5 of gradient times attention
 LARGE_PAGE_MEGABYTES = 5  # the size of larger pages is stated before they are made
 MIME = {
-    **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv"},
-    **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html"},
+    **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html"},
+    **{"py": "text/x-python", "npz": "application/octet-stream", "json": "application/json", "zip": "application/zip"},
 }
+ICONS = {"csv": "table", "npz": "dataset", "png": "image", "svg": "image"}  # of buttons, by the ending of the file
+P = ParamSpec("P")
 # Functions that return a run, and the query and key vectors of all heads.
 GetRun = Callable[[], ModelRun]
 GetVectors = Callable[[], Sequence[HeadVectors]]
 TOO_MANY_LINES = "More than a browser can draw: choose fewer layers, or a shorter text."
 
 
+def _export_control(draw: Callable[P, None]) -> Callable[P, None]:
+    """Draw the contents of the Export control only while it is open, so that a closed one costs nothing."""
+
+    @wraps(draw)
+    def draw_control(*args: P.args, **kwargs: P.kwargs) -> None:
+        with st.popover("Export", icon=":material/download:", key=OPEN_KEY, on_change="rerun") as popover:
+            if popover.open:
+                draw(*args, **kwargs)
+            else:  # the browser places a popover by its height at the moment it opens
+                st.container(height=POPOVER_HEIGHT, border=False)
+
+    return draw_control
+
+
+@_export_control
 def attention(get_run: GetRun, get_vectors: GetVectors, view: MapView, loaded: LoadedModel) -> None:
     """Draw the Export control of the page Attention."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        run, model, scope = get_run(), loaded.name, "all"
-        view_label = _heads_label(view)
-        if view.combination is not None:
-            view_label = view.combination.method.capitalize()
-            st.caption(f"One map: {view.combination.name(view.layer, view.heads)}.")
-        if view.heads:
-            labels = {"view": view_label, "all": "All heads"}
-            scope = select("export_which", labels, "Export", label_visibility="collapsed")()
-        exported_view = view if scope == "view" else replace(view, heads=(), combination=None)
-        key = (model, *_run_key(run), exported_view)
-        _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.quantity, key)
-        _bertviz_buttons(get_run, get_vectors, view, loaded)
+    run, model, scope = get_run(), loaded.name, "all"
+    view_label = _heads_label(view)
+    if view.combination is not None:
+        view_label = view.combination.method.capitalize()
+        st.caption(f"One map: {view.combination.name(view.layer, view.heads)}.")
+    if view.heads:
+        labels = {"view": view_label, "all": "All heads"}
+        scope = select("export_which", labels, "Export", label_visibility="collapsed")()
+    exported_view = view if scope == "view" else replace(view, heads=(), combination=None)
+    key = (model, *_run_key(run), exported_view)
+    _file_buttons(lambda: AttentionFiles(get_run(), exported_view, model), run, exported_view, view.quantity, key)
+    _bertviz_buttons(get_run, get_vectors, view, loaded)
 
 
+@_export_control
 def neuron(get_run: GetRun, get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
     """Draw the Export control of the neuron view of one query. get_vectors: returns the vectors of its head."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        vectors = get_vectors()
-        st.caption(
-            f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
-        )
-        _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
+    vectors = get_vectors()
+    st.caption(
+        f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
+    )
+    _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
 
 
+@_export_control
 def changes(get_comparison: Callable[[], Comparison], view: MapView, rows: Sequence[Mapping[str, object]]) -> None:
     """Draw the Export control of the page Compare. rows: the list of the largest changes."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        comparison = get_comparison()
-        before = comparison.before
-        st.caption(f"{_heads_label(view)}: {comparison.difference}")
-        key = (comparison.models, *_run_key(before), *_run_key(comparison.after), view)
-        _file_buttons(lambda: ChangeFiles(get_comparison(), view), before, view, "change", key)
-        st.caption("List of the largest changes")
-        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-        no_list = None if rows else "Nothing changed, so there is no list."
-        _download_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=no_list)
+    comparison = get_comparison()
+    before = comparison.before
+    st.caption(f"{_heads_label(view)}: {comparison.difference}")
+    key = (comparison.models, *_run_key(before), *_run_key(comparison.after), view)
+    _file_buttons(lambda: ChangeFiles(get_comparison(), view), before, view, "change", key)
+    st.caption("List of the largest changes")
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    no_list = None if rows else "Nothing changed, so there is no list."
+    _export_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", refusal=no_list)
 
 
+@_export_control
 def caption(make_files: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
     """Draw the Export control of the page Pictures. numbers, picture: return all numbers of the run, and its image."""
-    with _export() as popover:
-        if not popover.open:
-            return
-        files = make_files()
-        heads_label = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
-        st.caption(f"{heads_label}: where it looks for each word.")
-        _file_buttons(make_files)
-        st.caption("Attention and gradient of every head; the picture as the model sees it")
-        left, right = st.columns(2)
-        with left:
-            _download_button("All numbers, CSV", numbers, "caption-all.csv")
-        with right:
-            _download_button("Picture, PNG", picture, "picture.png")
-
-
-def _export() -> PopoverContainer:
-    """Return the Export popover. Its contents are drawn only while it is open, so a closed one costs nothing."""
-    popover = st.popover("Export", icon=":material/download:", key=OPEN_KEY, on_change="rerun")
-    if not popover.open:
-        # The browser places a popover by its height at the moment it opens.
-        popover.container(height=POPOVER_HEIGHT, border=False)
-    return popover
+    files = make_files()
+    heads_label = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
+    st.caption(f"{heads_label}: where it looks for each word.")
+    _file_buttons(make_files)
+    st.caption("Attention and gradient of every head; the picture as the model sees it")
+    left, right = st.columns(2)
+    with left:
+        _export_button("All numbers, CSV", numbers, "caption-all.csv")
+    with right:
+        _export_button("Picture, PNG", picture, "picture.png")
 
 
 def _heads_label(view: MapView) -> str:
@@ -154,7 +151,7 @@ def _file_buttons(
         for column, (kind, label) in zip(st.columns(3), kinds.items(), strict=True):
             with column:
                 make_file, off = partial(_file, make_files, kind), refusal if kind == "csv" else None
-                _download_button(label, make_file, files.name(kind), off=off)
+                _export_button(label, make_file, files.name(kind), refusal=off)
 
     st.caption("A picture for a paper or a slide")
     button_row(**{kind: kind.upper() for kind in PICTURES})
@@ -164,7 +161,7 @@ def _file_buttons(
     if size and run is not None:
         _large_page(make_files, ("page", *key), PACKING_MEMORY_FACTOR * run.attention.nbytes)
     else:
-        _download_button("HTML", partial(_file, make_files, "html"), files.name("html"))
+        _export_button("HTML", partial(_file, make_files, "html"), files.name("html"))
 
 
 @use_look(Look())  # files are light, whatever the page is
@@ -179,7 +176,7 @@ def _large_page(make_files: Callable[[], Files], key: Hashable, memory: int) -> 
     files = make_files()
     if poll(_packing_work(files, key, memory), request_slot="page").value is not None:
         # The files are made before the packing is queued: a job must not wait for another one.
-        _download_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
+        _export_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
 
 
 def _packing_work(files: Files, key: Hashable, memory: int) -> Work[bytes]:
@@ -192,20 +189,27 @@ def _run_key(run: ModelRun) -> tuple[Hashable, ...]:
     return run.encoding, run.target, run.head_mask.tobytes(), run.edits
 
 
-def lesson_file(make_work: Callable[[], Work[str]], name: str) -> None:
-    """Draw the button of a lesson as one HTML file. make_work: returns the work that makes the file."""
-    label = translate("This lesson as a page")
-    _download_button(label, lambda: wait_for(make_work()), f"{name}.html", icon=":material/download:")
+def file_button(
+    label: str, content: Callable[[], Any] | str, name: str, *, refusal: str | None = None, **options: Any
+) -> None:
+    """Draw a download button. content: the file, or a function that makes it after the click.
+
+    refusal: why there is no such file, shown on a disabled button. options: of `st.download_button`, in place of the
+    icon of the kind of file, or of a key that consists of label and name.
+    """
+    ending = name.rpartition(".")[2]
+    icon, key = f":material/{ICONS.get(ending, 'download')}:", f"export_{label}_{name}"
+    options = {"key": key, "disabled": refusal is not None, "help": refusal, "icon": icon, **options}
+    st.download_button(label, content, name, MIME[ending], on_click="ignore", **options)
+
+
+# A button of the Export control, as wide as its column.
+_export_button = partial(file_button, icon=None, width="stretch")
 
 
 def csv_button(name: str, label: str = "CSV", /, **columns: Sequence[object]) -> None:
     """Draw a download button for columns of one length as a CSV file."""
-    table_button(name, partial(tables.labelled_csv, columns), label)
-
-
-def table_button(name: str, make_table: Callable[[], bytes | str], label: str = "Table (CSV)") -> None:
-    """Draw a download button for a CSV file that is made after the click."""
-    _download_button(label, make_table, name, icon=":material/table:", width="content")
+    file_button(label, partial(tables.labelled_csv, columns), name)
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
@@ -267,15 +271,6 @@ def heads(
     csv_button("heads.csv", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
 
 
-def _download_button(
-    label: str, make_file: Callable[[], bytes | str], name: str, *, off: str | None = None, **options: Any
-) -> None:
-    """Draw a download button. off: why there is no such file, shown on a disabled button; None if there is one."""
-    options = {"width": "stretch", "on_click": "ignore", "key": f"export_{label}_{name}", **options}
-    mime = MIME[name.rpartition(".")[2]]
-    st.download_button(label, make_file, name, mime, disabled=off is not None, help=off, **options)
-
-
 def _csv_refusal(run: ModelRun, view: MapView) -> str | None:
     """Return why the maps cannot be a CSV file, or None if they can."""
     heads = len(view.value_indices[1]) or run.head_mask.size
@@ -319,14 +314,14 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
             if fit and not selected:
                 off = "Choose at least one layer."
             page = partial(_bertviz_page, get_run, whole, kind, selected)
-            _download_button(label, page, f"bertviz-{kind}.html", off=off)
+            _export_button(label, page, f"bertviz-{kind}.html", refusal=off)
     off = None
     try:
         _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
     except Refused as error:
         off = error_sentence(error)
     page = partial(_bertviz_page, get_run, whole, "neuron", None, get_vectors)
-    _download_button("BertViz neuron view", page, "bertviz-neuron.html", off=off)
+    _export_button("BertViz neuron view", page, "bertviz-neuron.html", refusal=off)
 
 
 def _check_neuron_view(loaded: LoadedModel, size: int) -> None:

@@ -44,7 +44,7 @@ from viz_app.pages.causes.patches import (
 from viz_app.shell.address import end_run
 from viz_app.shell.change import nsp_change, replaced_change, set_reference_texts, word_change
 from viz_app.shell.controls import example_button
-from viz_app.shell.downloads import table_button
+from viz_app.shell.downloads import file_button
 from viz_app.shell.edits import keep_patch
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.selection import is_current_example, open_example_text
@@ -149,7 +149,7 @@ def _draw_effects(patching: Patching) -> None:
     if is_current_example(EXAMPLE) and (origin.value, source.value) == ("text", SOURCE):
         st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
     _draw_selected_patch(patching, exact)
-    table_button("causes.csv", partial(_csv, patching), "Effects (CSV)")
+    file_button("Effects (CSV)", partial(_csv, patching), "causes.csv")
 
 
 def _csv(patching: Patching) -> bytes:

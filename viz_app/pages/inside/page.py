@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -27,6 +26,7 @@ from viz_app.pages.inside import (
 from viz_app.pages.inside.stages import STAGES, Stage, StageInput, Tables, legend, stage_groups
 from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
+from viz_app.shell.downloads import file_button
 from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import with_help
 from viz_app.shell.view import View, chart, write_heading, write_line, write_note
@@ -174,13 +174,11 @@ def _draw_downloads(forward_pass: ForwardPass, current: Stage) -> None:
     layer, head = forward_pass.layer, forward_pass.head
     stem = f"{stage.value}-L{layer}-H{head}" if "head" in current.needs else stage.value
     stage_csv = partial(forward_pass.stage_csv, stage.value)
-    look: dict[str, Any] = {"width": "stretch", "on_click": "ignore"}
     left, right = st.columns(2)
-    left.download_button(
-        "This stage as CSV", stage_csv, f"{stem}.csv", "text/csv", key="csv", icon=":material/table:", **look
-    )
-    label, name, icon = "All values of this layer as NPZ", f"walk-L{layer}.npz", ":material/dataset:"
-    right.download_button(label, forward_pass.npz, name, "application/octet-stream", key="npz", icon=icon, **look)
+    with left:
+        file_button("This stage as CSV", stage_csv, f"{stem}.csv", width="stretch")
+    with right:
+        file_button("All values of this layer as NPZ", forward_pass.npz, f"walk-L{layer}.npz", width="stretch")
 
 
 def _compare_engines(forward_pass: ForwardPass, view: StageInput) -> None:

@@ -13,7 +13,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
 from viz_app.pages.layers import depth, depth_slider
-from viz_app.shell.downloads import table_button
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown, protect_terms
 from viz_app.shell.view import chart
 from viz_app.shell.work import work
@@ -47,7 +47,7 @@ def draw_lines(
 
 def numbers_button(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:
     """Draw the button of the numbers of a figure as a CSV file, whose columns are made after the click."""
-    table_button(f"{name}.csv", lambda: labelled_csv(make_columns()), "Numbers (CSV)")
+    file_button("Numbers (CSV)", lambda: labelled_csv(make_columns()), f"{name}.csv")
 
 
 def quote(word: str) -> str:

@@ -22,7 +22,7 @@ from viz_app.pages.neurons import EXAMPLE, NEURON, activations, neuron, neuron_c
 from viz_app.pages.neurons.activations import DRAWS, inputs, strongest
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
-from viz_app.shell.downloads import table_button
+from viz_app.shell.downloads import file_button
 from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
 from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, with_help
@@ -63,7 +63,7 @@ def draw(page: View) -> None:
     if current_neuron is not None:
         _draw_neuron(selection, *current_neuron)
         _draw_attribution(selection, *current_neuron)
-    table_button("neurons.csv", partial(_csv, selection, ranked.value), "Neurons (CSV)")
+    file_button("Neurons (CSV)", partial(_csv, selection, ranked.value), "neurons.csv")
     page.read(READING)
 
 

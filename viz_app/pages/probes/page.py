@@ -26,7 +26,7 @@ from viz_app.pages.probes.labels import (
 )
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import file_control
-from viz_app.shell.downloads import table_button
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
 from viz_app.shell.selection import Selection, is_current_example
@@ -83,7 +83,9 @@ def draw(page: View) -> None:
     page.read(READING)
     _draw_table(probes)
     model = ModelReference(selection.plain)
-    table_button("probes.csv", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))))
+    file_button(
+        "Table (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
+    )
     if erase.value:
         _draw_erased(selection, file, name, settings)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
@@ -15,6 +15,7 @@ from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, to
 from viz_app.pages.profiles.corpus import count_profiles
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, file_control
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import selected_model
@@ -65,17 +66,13 @@ def draw(page: View) -> None:
 
 def _draw_files(profiles: Profiles, profile: Profile) -> None:
     name = file_name(profiles, profile)
-    files: dict[str, tuple[Callable[[], str | bytes], str, str, str]] = {
-        "This profile (CSV)": (lambda: labelled_csv(profile_columns([profile])), f"{name}.csv", "text/csv", "table"),
-        "This profile (HTML)": (lambda: profile_page(profiles, profile), f"{name}.html", "text/html", "html"),
-    }
+    file_button("This profile (CSV)", lambda: labelled_csv(profile_columns([profile])), f"{name}.csv")
+    icon = ":material/html:"
+    file_button("This profile (HTML)", lambda: profile_page(profiles, profile), f"{name}.html", icon=icon)
     if counted.value == "corpus":
         label = f"All {len(profiles.all_profiles):,} (JSON)"
-        files[label] = (lambda: profiles_json(profiles), "profiles.json", "application/json", "save")
-    for label, (make_file, file, mime, icon) in files.items():
-        help_text = "All that was counted; it opens here again, *From a file*" if icon == "save" else None
-        icon, key = f":material/{icon}:", f"profile_{file.rpartition('.')[2]}"
-        st.download_button(label, make_file, file, mime, key, help_text, on_click="ignore", icon=icon)
+        tip = "All that was counted; it opens here again, *From a file*"
+        file_button(label, partial(profiles_json, profiles), "profiles.json", help=tip, icon=":material/save:")
 
 
 def _profiles_of_model(model: LoadedModel) -> Profiles | None:

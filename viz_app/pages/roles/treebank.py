@@ -16,7 +16,7 @@ from viz_app.pages.roles import relation
 from viz_app.pages.roles.shared import draw_grid
 from viz_app.shell import examples
 from viz_app.shell.controls import Upload, example_button, file_control, set_choice
-from viz_app.shell.downloads import table_button
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head
@@ -55,7 +55,7 @@ def draw(page: View) -> None:
     with left:
         st.dataframe(rows, hide_index=True, key="relations", height=520, column_config=formats)
         model = ModelReference(selection.plain)
-        table_button("relations.csv", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()))
+        file_button("Table (CSV)", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()), "relations.csv")
     with right:
         name = relation(options=[row["relation"] for row in rows])
         shares, directions = best_direction(tally, name)

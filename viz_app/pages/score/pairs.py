@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,9 @@ from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_p
 from bert_core.tokenizer import Encoding
 from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import EXAMPLE, EXAMPLE_PAIRS, VARIANT_NAMES, pasted_pairs, sentence_a, sentence_b, variant
-from viz_app.pages.score.results import Results, confirmed_results
+from viz_app.pages.score.results import confirmed_results
 from viz_app.shell.controls import example_button, file_control, set_choice
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
 from viz_app.shell.view import View, chart
@@ -58,7 +59,7 @@ def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
         formats = dict.fromkeys(FIGURES[1:], st.column_config.NumberColumn(format="%.3f"))
         st.dataframe(_score_rows(scores), hide_index=True, width="stretch", column_config=formats)
         make_file = partial(_pair_csv, ModelReference(model), head_mask, *sentences, variant.value)
-        _file_button("This pair (CSV)", make_file, "pair.csv", results)
+        file_button("This pair (CSV)", make_file, "pair.csv", disabled=results.are_stale)
 
 
 def _check_pair(scores: Sequence[PairScore]) -> None:
@@ -87,12 +88,7 @@ def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
         _warn_unknown(scores)
         st.dataframe(_table_columns(scores), hide_index=True, width="stretch")
         make_file = partial(_table_csv, ModelReference(model), head_mask, tuple(rows), variant.value)
-        _file_button("All pairs (CSV)", make_file, "pairs.csv", results)
-
-
-def _file_button(label: str, make_file: Callable[[], str], name: str, results: Results) -> None:
-    options: dict[str, Any] = {"icon": ":material/table:", "on_click": "ignore", "disabled": results.are_stale}
-    st.download_button(label, make_file, name, "text/csv", **options)
+        file_button("All pairs (CSV)", make_file, "pairs.csv", disabled=results.are_stale)
 
 
 def offer_example() -> None:

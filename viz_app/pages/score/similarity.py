@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -21,6 +20,7 @@ from viz_app.figures.why import score_table
 from viz_app.pages.score import sentence_a, sentence_b, words
 from viz_app.pages.score.results import confirmed_results
 from viz_app.shell import frame
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
@@ -152,11 +152,5 @@ def _draw_files(model: LoadedModel, head_mask: np.ndarray, first: str, second: s
         return parts_csv(similarity) if kind == "csv" else picture_bytes(parts_picture(similarity), kind)
 
     with st.container(horizontal=True, gap="small"):
-        for label, kind, mime, icon in (
-            ("All parts (CSV)", "csv", "text/csv", "table"),
-            ("Picture (SVG)", "svg", "image/svg+xml", "image"),
-            ("Picture (PNG)", "png", "image/png", "image"),
-        ):
-            file = (partial(make_file, kind), f"alike.{kind}", mime)
-            options: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": are_stale, "key": f"alike_{kind}"}
-            st.download_button(label, *file, on_click="ignore", **options)
+        for label, kind in (("All parts (CSV)", "csv"), ("Picture (SVG)", "svg"), ("Picture (PNG)", "png")):
+            file_button(label, partial(make_file, kind), f"alike.{kind}", disabled=are_stale)

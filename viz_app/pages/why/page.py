@@ -27,6 +27,7 @@ from viz_app.pages.why.scores import (
     trust_passes,
 )
 from viz_app.shell import frame
+from viz_app.shell.downloads import file_button
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, is_current_example, open_example_text, toggle_mask
@@ -247,23 +248,8 @@ def _draw_files(scores: MethodScores, trust: Trust | None) -> None:
     """Draw the buttons of the scores as files, and the link to the page Attention."""
     tokens = scores.encoding.tokens
     with st.container(horizontal=True, gap="small"):
-        st.download_button(
-            "Scores (CSV)",
-            lambda: tidy_csv(scores.tables(), tokens),
-            "why.csv",
-            "text/csv",
-            on_click="ignore",
-            icon=":material/table:",
-            key="why_csv",
-        )
-        st.download_button(
-            "Scores and trust (NPZ)",
-            lambda: npz(scores.arrays(trust), tokens=tokens, methods=scores.names),
-            "why.npz",
-            "application/octet-stream",
-            on_click="ignore",
-            icon=":material/dataset:",
-            key="why_npz",
-        )
+        file_button("Scores (CSV)", lambda: tidy_csv(scores.tables(), tokens), "why.csv")
+        texts = {"tokens": tokens, "methods": scores.names}
+        file_button("Scores and trust (NPZ)", lambda: npz(scores.arrays(trust), **texts), "why.npz")
         label = "See attention and its gradient, head by head"
         st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")

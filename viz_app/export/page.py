@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -30,7 +30,7 @@ from viz_app.export.markup import Theme, render, variables
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import UNITS, MapView, ShownMaps, renormalised_attention
+from viz_app.maps import MapView, ShownMaps, renormalised_attention
 
 # Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
@@ -49,22 +49,16 @@ CAPTION_MISLEADING = (
     "it shows where the decoder looked for one word, not everything the word depends on: a patch's vector also knows "
     "its surroundings."
 )
-MISLEADING = dict.fromkeys(
-    UNITS, "a gradient holds for small changes at this text: switching a head off can do something else."
-) | {
-    "attention": "attention shows where a head looks, not which words led to the prediction.",
-    "brought": "a length has no direction: what several heads bring can cancel out, and later layers may not use it.",
-}
-EXACT = "Every value is exact, in float32."
-STRONGEST_EXACT = "the strongest edges are exact."
-THIN = (
-    "Gradients are kept as the products of thin matrices and drawn in one byte each, off by at most 1/160 of the "
-    f"largest magnitude in their row (≈); {STRONGEST_EXACT}"
-)
-PRECISION = {
-    signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); {STRONGEST_EXACT}"
-    for signed, error in ((False, "1/256 of the largest"), (True, "1/254 of the largest magnitude"))
-}
+
+
+class PageOptions(TypedDict, total=False):
+    """How every page is made.
+
+    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
+    """
+
+    theme: Theme | None
+    report: Progress
 
 
 @dataclass(frozen=True)
@@ -96,29 +90,19 @@ class _Sheet:
     picture: tuple[np.ndarray, tuple[int, int]] | None = None
 
 
-def attention_page(
-    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
-) -> str:
+def attention_page(run: ModelRun, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with every layer and head of a run, opened at the heads of a view, by default the first head.
 
     If the view combines several heads, the page also has that map. The values of a short text are exact; those of a
     long one have one byte each, or are factored if they are gradients, and the page states the precision.
-    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
     combined = None if view.combination is None else view.maps(run)
-    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), theme, report)
+    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), **options)
 
 
-def neuron_page(
-    run: ModelRun,
-    vectors: HeadVectors,
-    query: int = 0,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
-) -> str:
+def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: Unpack[PageOptions]) -> str:
     """Return the page of a run, opened at the neuron view of one query of a head, whose vectors are exact.
 
     Raises Refused for a query that does not exist or an unknown theme, and ValueError for vectors of another text.
@@ -128,16 +112,10 @@ def neuron_page(
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
     texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
-    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), theme, report)
+    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), **options)
 
 
-def change_page(
-    comparison: Comparison,
-    view: MapView | None = None,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
-) -> str:
+def change_page(comparison: Comparison, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with the difference of every head between two runs, on one scale, and the largest changes.
 
     view: which heads are opened, and how. Raises Refused for a head that one of the runs does not have, for choices
@@ -167,12 +145,10 @@ def change_page(
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
     )
-    return _render(sheet, theme, report)
+    return _render(sheet, **options)
 
 
-def maps_page(
-    maps: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
-) -> str:
+def maps_page(maps: ShownMaps, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with maps of any origin, such as those of a decoder's cross-attention; see `maps_across`.
 
     Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
@@ -182,7 +158,7 @@ def maps_page(
     maps.check(view.layer, view.heads)
     layers, heads, queries, keys = maps.values.shape
     size = f"{layers} layers × {heads} heads, from {queries} queries to {keys} keys"
-    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), theme, report)
+    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), **options)
 
 
 def caption_page(
@@ -190,9 +166,7 @@ def caption_page(
     quantity: str = "attention",
     head: tuple[int, int] | None = None,
     word: int = 0,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
+    **options: Unpack[PageOptions],
 ) -> str:
     """Return a page with the cross-attention of a captioner: its picture under the heat of a word, and every head.
 
@@ -220,7 +194,7 @@ def caption_page(
         positions=(word,),
         picture=(run.image, run.grid),
     )
-    return _render(sheet, theme, report)
+    return _render(sheet, **options)
 
 
 def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
@@ -231,7 +205,7 @@ def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
     return _Sheet(maps, view, summary, texts=texts, titles=titles, sorts=sorts, **fields)
 
 
-def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
+def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
     if theme not in (None, "light", "dark"):
         raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     maps, view = sheet.maps, sheet.view
@@ -294,15 +268,11 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if sheet.combined is not None:
         data["one"] = packed_layer(sheet.combined.values[0], signed=maps.signed, exact=exact, thin=False)[0]
     data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
-    factored = any(any(ranks) for _, ranks in packed)
-    precision = EXACT if exact else THIN if factored else PRECISION[maps.signed]
-    if sheet.vectors:
-        precision += " Vectors are exact." * (not exact)
     return render(
         "export/page.html",
         sheet=sheet,
-        misleading=MISLEADING,
-        precision=precision,
+        is_exact=exact,
+        is_factored=any(any(ranks) for _, ranks in packed),
         data=data,
         style=f"{variables(theme)}\n{(_FOLDER / 'page.css').read_text('utf-8')}",
         script=SCRIPT,

@@ -78,8 +78,8 @@ def bertviz_page(
     vectors: for the neuron view, the query and key vectors of the heads on the same text (`all_head_vectors`).
     Values that are not numbers and heads that do not exist are drawn as zero, because BertViz has no sign for them.
     Raises Refused for values other than attention, for queries that differ from the keys, for layers that do not exist,
-    for vectors that are missing or include relative positions, and for pages that a browser cannot open, with what
-    would fit. Raises ModuleNotFoundError if BertViz is not installed.
+    for vectors that are missing or include relative positions, for pages that a browser cannot open, with what would
+    fit, and if BertViz is not installed.
     """
     if kind not in VIEWS:
         raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
@@ -103,19 +103,20 @@ def bertviz_page(
     if not _fits(size, lines):
         fit = layers_that_fit(tokens, heads, len(maps.values), kind, layer_indices[0])
         advice = (
-            f"choose at most {len(fit)}, as {_layer_names(fit)}" if fit else "choose a shorter text, or the head view"
+            f"choose at most {len(fit)}, as {', '.join(f'L{layer}' for layer in fit)}"
+            if fit
+            else "choose a shorter text, or the head view"
         )
         raise Refused(
             f"BertViz's {kind} view of {len(layer_indices)} layers would be about {size / 1e6:,.0f} MB with {lines:,} "
-            "lines "
-            f"at once, more than a browser can draw: {advice}"
+            f"lines at once, more than a browser can draw: {advice}"
         )
     try:
         view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "bertviz":
             raise
-        raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
+        raise Refused("BertViz is not installed: pip install bertviz") from error
     return render("export/bertviz.html", cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, note=NOTE, view=view)
 
 
@@ -126,10 +127,6 @@ def escaped(text: str) -> str:
 
 def _fits(size: int, lines: int) -> bool:
     return size <= MAX_BYTES and lines <= MAX_LINES
-
-
-def _layer_names(layers: Sequence[int]) -> str:
-    return ", ".join(f"L{layer}" for layer in layers)
 
 
 def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:

@@ -45,10 +45,6 @@ NEURON_MISLEADING = (
     "a single number of a vector has no meaning by itself: rotating queries and keys together leaves every score as it "
     "is."
 )
-CAPTION_MISLEADING = (
-    "it shows where the decoder looked for one word, not everything the word depends on: a patch's vector also knows "
-    "its surroundings."
-)
 
 
 class PageOptions(TypedDict, total=False):
@@ -189,7 +185,6 @@ def caption_page(
         texts=[("", [run.sentence])],
         reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
         "to see its row on the picture.",
-        misleading=CAPTION_MISLEADING,
         combined=caption_maps(run, quantity, as_one=True) if head is None else None,
         positions=(word,),
         picture=(run.image, run.grid),

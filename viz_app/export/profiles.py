@@ -212,19 +212,13 @@ class ProfileKind:
     """What the page and the file state about each profile of a kind.
 
     reading: how to read it. summary: returns its sentences. words: the fields with tables of words, by their titles.
-    similar, similarity_form: title of the most similar profiles, and format of their similarity. sentences: title of
-    the examples. tenth_form: format of both ends of a tenth. value: name of the value of an example; empty for heads.
-    ends: names of the first and the last tenth.
+    sentences: title of the examples. ends: names of the first and the last tenth.
     """
 
     reading: str
     summary: Callable[[Profiles, Any], str]
     words: Mapping[str, str]
-    similar: str
-    similarity_form: str
     sentences: str
-    tenth_form: str
-    value: str = ""
     ends: tuple[str, str] = ("weakest", "strongest")
 
 
@@ -233,31 +227,20 @@ PROFILE_KINDS: dict[type[Profile], ProfileKind] = {
         READING,
         lambda profiles, profile: f"{in_words(profile)} {figures_in_words(profiles, profile)}".strip(),
         {"Words it looks at": "words", "Words it joins": "pairs"},
-        "Heads that look at the same where it is most active",
-        "{:.0%}",
         "In sentences, from every tenth of its activity",
-        "{:.2f} to {:.2f} times its mean",
     ),
     TokenProfile: ProfileKind(
         TOKEN_READING,
         lambda profiles, profile: token_in_words(profile),
         {"Words before it": "before", "Words after it": "after"},
-        "Tokens with the likest mean state",
-        "{:.2f}",
         "In sentences, from its least usual tenth to its most usual",
-        "cosine with the others {:z.2f} to {:z.2f}",
-        "cosine with the others",
         TYPICALITY_ENDS,
     ),
     NeuronProfile: ProfileKind(
         NEURON_READING,
         lambda profiles, profile: neuron_in_words(profile),
         {"Words it fires at": "words", "Words before them": "before"},
-        "Neurons that fire likest, of those with a profile",
-        "{:.2f}",
         "In sentences, from every tenth of its activation",
-        "activation {:z.2f} to {:z.2f}",
-        "activation",
     ),
 }
 
@@ -278,9 +261,7 @@ def profile_page(profiles: Profiles, profile: Profile) -> str:
         name=f"“{profile.piece}”" if isinstance(profile, TokenProfile) else profile_name(profile),
         style=themed_style("export/profiles.css", lambda is_dark: f"--bar: {SEQUENTIAL[is_dark][7]};"),
         charts=_charts(profile),
-        similar_title=f"{kind.similar} {depth_name(profile.depth)}"
-        if isinstance(profile, TokenProfile)
-        else kind.similar,
+        depth_name=depth_name,
         similar=similar_profiles(profile),
         tenths=[(names[n], ends[n : n + 2], profile.examples_of_tenth(n)) for n in order],
         question_titles=QUESTION_TITLES,

@@ -97,12 +97,11 @@ def draw_details(profile: HeadProfile) -> None:
     if hidden.value:
         return
     draw_words(profile)
-    write_heading("In sentences, from every tenth of its activity")
-    tenth, low, high = select_tenth(profile)
-    write_note(
-        f"What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
+    note = (
+        "What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
         "«that»."
     )
+    tenth = select_tenth(profile, note)
     rows = [
         {
             "from": example.text[slice(*example.query)],

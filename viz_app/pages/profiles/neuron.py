@@ -81,10 +81,8 @@ def draw(profiles: Profiles, profile: NeuronProfile) -> None:
 def draw_details(profile: NeuronProfile) -> None:
     """Draw the words and the sentences of a profile."""
     draw_words(profile)
-    write_heading("In sentences, from every tenth of its activation")
-    tenth, low, high = select_tenth(profile)
-    write_note(f"At ‹this› token its activation is {low:z.2f} to {high:z.2f}.")
-    draw_examples(profile.examples_of_tenth(tenth), "activation")
+    note = "At ‹this› token its activation is {low:z.2f} to {high:z.2f}."
+    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "activation")
 
 
 def draw_link(profile: NeuronProfile, model: LoadedModel) -> None:

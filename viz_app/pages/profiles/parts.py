@@ -133,11 +133,17 @@ def _select_row(key: str, values: Sequence[Any], select: Callable[[Any], None]) 
         select(values[rows[0]])
 
 
-def select_tenth(profile: Profile) -> tuple[int, float, float]:
-    """Draw the control of the tenth whose sentences are shown, and return it from 0, with its limits."""
-    names = tenth_names(*PROFILE_KINDS[type(profile)].ends)
+def select_tenth(profile: Profile, note: str) -> int:
+    """Draw the heading of the sentences, the control of their tenth, and a note; return the tenth from 0.
+
+    note: its {low} and {high} are replaced by the limits of the tenth.
+    """
+    kind = PROFILE_KINDS[type(profile)]
+    write_heading(kind.sentences)
+    names = tenth_names(*kind.ends)
     number = tenth(format_func=lambda number: names[number - 1]) - 1
-    return number, profile.deciles[number], profile.deciles[number + 1]
+    write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
+    return number
 
 
 def select_listed(param: Param[Any], labels: Mapping[Any, str], on_change: Callable[[], None] | None = None) -> Any:

@@ -23,7 +23,7 @@ from viz_app.shell import frame
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import open_example_text
-from viz_app.shell.view import write_heading, write_line, write_note
+from viz_app.shell.view import write_heading, write_line
 
 
 def select_profile(profiles: Profiles, model: LoadedModel) -> TokenProfile:
@@ -61,13 +61,9 @@ def draw_details(profile: TokenProfile) -> None:
             for layer, head, times, expected in profile.watched
         ]
         draw_table(rows, "watched")
-    write_heading("In sentences, from the least usual to the most usual")
-    number, low, high = select_tenth(profile)
-    write_note(
-        f"The states of ‹this› token {depth_name(profile.depth)} have a cosine of {low:.2f} to {high:.2f} with the "
-        "mean of the others."
-    )
-    draw_examples(profile.examples_of_tenth(number), "cosine")
+    place, limits = depth_name(profile.depth), "{low:.2f} to {high:.2f}"
+    note = f"The states of ‹this› token {place} have a cosine of {limits} with the mean of the others."
+    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "cosine")
 
 
 def draw_link(profile: TokenProfile, model: LoadedModel) -> None:

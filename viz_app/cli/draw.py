@@ -126,7 +126,10 @@ def attention(
         else:
             vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
             layers = [view.layer] if view.heads else None
-            content = bertviz_page(view.maps(run), bertviz, layers, vectors).encode()
+            try:
+                content = bertviz_page(view.maps(run), bertviz, layers, vectors).encode()
+            except ModuleNotFoundError as error:
+                raise Refused(str(error)) from error
     for warning in caught:
         if warning.category is UserWarning:
             shared.note(str(warning.message))

@@ -78,8 +78,8 @@ def bertviz_page(
     vectors: for the neuron view, the query and key vectors of the heads on the same text (`all_head_vectors`).
     Values that are not numbers and heads that do not exist are drawn as zero, because BertViz has no sign for them.
     Raises Refused for values other than attention, for queries that differ from the keys, for layers that do not exist,
-    for vectors that are missing or include relative positions, for pages that a browser cannot open, with what would
-    fit, and if BertViz is not installed.
+    for vectors that are missing or include relative positions, and for pages that a browser cannot open, with what
+    would fit. Raises ModuleNotFoundError if BertViz is not installed.
     """
     if kind not in VIEWS:
         raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
@@ -116,7 +116,7 @@ def bertviz_page(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "bertviz":
             raise
-        raise Refused("BertViz is not installed: pip install bertviz") from error
+        raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
     return render("export/bertviz.html", cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, note=NOTE, view=view)
 
 

@@ -11,7 +11,8 @@ from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from viz_app.comparison import Comparison
 from viz_app.export.bertviz import View, bertviz_page
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
+from viz_app.export.markup import Theme
+from viz_app.export.page import attention_page, caption_page, change_page, maps_page, neuron_page
 from viz_app.maps import Maps, MapView, maps_across
 
 

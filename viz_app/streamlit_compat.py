@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import streamlit
 from google.protobuf.message import DecodeError
-from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 from streamlit.navigation.page import StreamlitPage
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
@@ -29,7 +28,6 @@ __all__ = [
     "PAGE_ATTRIBUTES",
     "TESTED_VERSION",
     "TEST_IDS",
-    "PopoverContainer",
     "SessionStateProxy",
     "StreamlitPage",
     "browser_message_kind",

@@ -135,6 +135,13 @@ class HeadProfile:
         """The (property, group) pairs of `distinctive_groups` over the most active tenth of the tokens."""
         return distinctive_groups(self.active)
 
+    def examples_of_tenth(self, tenth: int) -> tuple[HeadExample, ...]:
+        """Return the examples of a tenth, 0 (lowest) to 9; those of 9 begin with the `strongest`.
+
+        Raises Refused for a tenth that does not exist.
+        """
+        return _examples_of_tenth(self.tenths, tenth, self.strongest)
+
     sinks = RenamedAttribute("sink_share")
     standing_out = RenamedAttribute("distinctive_groups")
 
@@ -144,6 +151,14 @@ def distinctive_groups(groups_by_property: Mapping[str, Iterable[GroupShare]]) -
     pairs = [(name, group) for name, groups in groups_by_property.items() for group in groups]
     distinctive = [(name, group) for name, group in pairs if group.share - group.chance > MIN_EXCESS]
     return sorted(distinctive, key=lambda pair: pair[1].chance - pair[1].share)
+
+
+def _examples_of_tenth(
+    tenths: Sequence[tuple[Item, ...]], tenth: int, strongest: tuple[Item, ...] = ()
+) -> tuple[Item, ...]:
+    if tenth not in range(TENTHS):
+        raise Refused(f"tenth {tenth!r} does not exist: the tenths are 0 to {TENTHS - 1}, lowest first")
+    return (*strongest, *tenths[tenth]) if tenth == TENTHS - 1 else tenths[tenth]
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,13 @@ class TokenProfile:
     tenths: tuple[tuple[TokenExample, ...], ...]
     alike: tuple[tuple[str, float], ...]
 
+    def examples_of_tenth(self, tenth: int) -> tuple[TokenExample, ...]:
+        """Return the examples of a tenth, 0 (least typical) to 9.
+
+        Raises Refused for a tenth that does not exist.
+        """
+        return _examples_of_tenth(self.tenths, tenth)
+
 
 @dataclass(frozen=True)
 class NeuronProfile:
@@ -238,6 +260,13 @@ class NeuronProfile:
     def distinctive_groups(self) -> list[tuple[str, GroupShare]]:
         """The (property, group) pairs of `distinctive_groups` over the tokens with the highest activation."""
         return distinctive_groups(self.bars)
+
+    def examples_of_tenth(self, tenth: int) -> tuple[TokenExample, ...]:
+        """Return the examples of a tenth, 0 (lowest) to 9; those of 9 begin with the `strongest`.
+
+        Raises Refused for a tenth that does not exist.
+        """
+        return _examples_of_tenth(self.tenths, tenth, self.strongest)
 
     standing_out = RenamedAttribute("distinctive_groups")
 

@@ -178,7 +178,7 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
 def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], bytes]]:
     """What the buttons of Export make when they are clicked, by the name of the file."""
     found: dict[str, Callable[[], bytes]] = {}
-    monkeypatch.setattr(downloads, "_download_button", lambda label, make, name, **_: found.update({name: make}))
+    monkeypatch.setattr(downloads, "_export_button", lambda label, make, name, **_: found.update({name: make}))
     return found
 
 

@@ -30,7 +30,7 @@ from bert_core.studies.profiles import (
 )
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
-from viz_app.export.policy import hash_source
+from viz_app.export.markup import hash_source
 from viz_app.export.profiles import (
     CONTEXT_CHARACTERS,
     TOKEN_READING,
@@ -170,7 +170,7 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert neuron_in_words(one) in words(app).replace("\\", "")
     asked, bar = distinctive_groups(one.bars)[0]
     assert asked != "sort" and drawn(app)[bar.name] == (bar.share, bar.chance)
-    assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], in_order=False)}
+    assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], asked)}
     other = next(two for two in found.neurons if two.bars and distinctive_groups(two.bars)[0][0] not in (asked, "sort"))
     app.segmented_control(key=key_of(app, "aspect")).set_value("sort").run()
     app.selectbox(key=key_of(app, "firing")).set_value((other.layer, other.neuron)).run()
@@ -333,8 +333,8 @@ def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
     assert says in text and all(like in text for like in likes) and evil in text
     for shown in (seen for tenth in one.tenths for seen in tenth):
         assert mark_example(shown) in text and f"{shown.value:z.2f}" in text
-    for bars in one.bars.values():
-        for bar in largest(bars, in_order=False):
+    for question, bars in one.bars.items():
+        for bar in largest(bars, question):
             assert f"{bar.name} {bar.share:.1%} {bar.chance:.1%} " in re.sub(r"\s+", " ", text)
 
 

@@ -29,7 +29,6 @@ from viz_app.streamlit_compat import (
     PAGE_ATTRIBUTES,
     TEST_IDS,
     TESTED_VERSION,
-    PopoverContainer,
     SessionStateProxy,
     StreamlitPage,
     browser_message_kind,
@@ -273,16 +272,8 @@ def test_the_logger_of_missing_contexts_is_the_one_that_is_silenced() -> None:
     assert script_run_context._LOGGER.name == CONTEXT_LOGGER
 
 
-def _draw_popover() -> None:
-    import streamlit
-
-    popover = streamlit.popover("Closed", on_change="rerun")
-    streamlit.session_state.popover = type(popover), popover.open
-
-
 def test_types_that_streamlit_returns_and_does_not_export() -> None:
-    """`st.popover`, which knows whether it is open, `st.Page` and `st.session_state` return them."""
-    assert AppTest.from_function(_draw_popover).run().session_state.popover == (PopoverContainer, False)
+    """`st.Page` and `st.session_state` return them."""
     assert isinstance(st.Page(lambda: None, title="Page", url_path="page"), StreamlitPage)
     assert isinstance(st.session_state, SessionStateProxy)
 

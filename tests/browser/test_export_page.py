@@ -23,7 +23,8 @@ from tests.browser.conftest import Serve
 from tests.browser.reader import opened_from_disk, settled
 from tests.hostile import HOSTILE, run_of
 from viz_app.comparison import Comparison
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.markup import Theme
+from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit
 from viz_app.maps import Combination, MapView
 from viz_app.notebook import view, view_caption, view_maps

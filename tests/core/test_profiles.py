@@ -277,6 +277,19 @@ def test_a_file_that_was_written_as_dossiers_opens(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "profiles.json").read_text(encoding="utf-8")) == json.loads(kept)
 
 
+def test_the_highest_tenth_begins_with_the_strongest_examples() -> None:
+    """Of a head and of a neuron; no other tenth does, and a token has none that are strongest."""
+    read = read_profiles(DOSSIERS)
+    for profile in (*read.heads, *read.neurons):
+        assert profile.strongest and profile.examples_of_tenth(9) == (*profile.strongest, *profile.tenths[9])
+        assert [profile.examples_of_tenth(tenth) for tenth in range(9)] == list(profile.tenths[:9])
+    for profile in read.tokens:
+        assert tuple(profile.examples_of_tenth(tenth) for tenth in range(10)) == profile.tenths
+        for tenth in (-1, 10):
+            with pytest.raises(Refused, match=f"tenth {tenth} does not exist: the tenths are 0 to 9, lowest first"):
+                profile.examples_of_tenth(tenth)
+
+
 def test_a_compressed_file_gives_them_back(
     of_a_treebank: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

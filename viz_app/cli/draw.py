@@ -15,13 +15,11 @@ from viz_app.export import FILE_KINDS, PICTURES
 from viz_app.figures.style import Look, use_look
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from collections.abc import Sequence
-
     from bert_core.loading import LoadedModel
-    from bert_core.records import HeadVectors, ModelRun
+    from bert_core.records import ModelRun
     from bert_core.run.target_grammar import TextTarget
     from bert_core.tokenizer import Encoding
-    from viz_app.maps import Combination, MapView
+    from viz_app.maps import Combination
 
 
 def attention(
@@ -91,6 +89,7 @@ def attention(
 
     import bert_core
     from viz_app.comparison import Comparison
+    from viz_app.export.bertviz import bertviz_page
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
@@ -126,23 +125,15 @@ def attention(
                 content = file_of(files, kind)
         else:
             vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
-            content = _bertviz(run, view, bertviz, vectors)
+            layers = [view.layer] if view.heads else None
+            try:
+                content = bertviz_page(view.maps(run), bertviz, layers, vectors).encode()
+            except ModuleNotFoundError as error:
+                raise Refused(str(error)) from error
     for warning in caught:
         if warning.category is UserWarning:
             shared.note(str(warning.message))
     shared.write_file(out, content)
-
-
-def _bertviz(
-    run: ModelRun, view: MapView, kind: Literal["head", "model", "neuron"], vectors: Sequence[HeadVectors]
-) -> bytes:
-    """Return BertViz's page of the chosen attention. Raises Refused if BertViz is not installed."""
-    from viz_app.export.bertviz import bertviz_page
-
-    try:
-        return bertviz_page(view.maps(run), kind, [view.layer] if view.heads else None, vectors).encode()
-    except ModuleNotFoundError as error:
-        raise Refused(str(error)) from error
 
 
 def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: str, *, norms: bool) -> ModelRun:

@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
+from viz_app.export.markup import render
 from viz_app.maps import ShownMaps
 
 View = Literal["head", "model", "neuron"]
@@ -36,30 +37,6 @@ RELATIVE_POSITIONS = (
     "of Headlight"
 )
 _PLACEHOLDER = "headlight_token_"
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' {cdn};
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="referrer" content="no-referrer">
-<title>BertViz: {kind} view</title>
-</head>
-<body style="background: #fff; color: #000; font-family: sans-serif">
-<p>{what} Layers and heads count from zero.</p>
-<p id="unreachable" role="alert" hidden><b>Nothing is drawn: {host} cannot be reached, and BertViz needs three scripts
-from there. Connect to a network and open this page again, or export Headlight's own page, which needs none.</b></p>
-<script>
-{{
-  const say = () => {{ document.getElementById("unreachable").hidden = Boolean(document.querySelector("svg")); }};
-  addEventListener("error", (event) => {{ if (event.target instanceof HTMLScriptElement) say(); }}, true);
-  setTimeout(say, 20000);
-}}
-</script>
-{view}
-</body>
-</html>
-"""
 
 
 def estimate(tokens: int, heads: int, layers: int, kind: View, head_size: int = 0) -> tuple[int, int]:
@@ -126,12 +103,13 @@ def bertviz_page(
     if not _fits(size, lines):
         fit = layers_that_fit(tokens, heads, len(maps.values), kind, layer_indices[0])
         advice = (
-            f"choose at most {len(fit)}, as {_layer_names(fit)}" if fit else "choose a shorter text, or the head view"
+            f"choose at most {len(fit)}, as {', '.join(f'L{layer}' for layer in fit)}"
+            if fit
+            else "choose a shorter text, or the head view"
         )
         raise Refused(
             f"BertViz's {kind} view of {len(layer_indices)} layers would be about {size / 1e6:,.0f} MB with {lines:,} "
-            "lines "
-            f"at once, more than a browser can draw: {advice}"
+            f"lines at once, more than a browser can draw: {advice}"
         )
     try:
         view = _neuron_view(maps, vectors) if kind == "neuron" else _attention_view(maps, kind, layer_indices)
@@ -139,7 +117,7 @@ def bertviz_page(
         if (error.name or "").partition(".")[0] != "bertviz":
             raise
         raise ModuleNotFoundError("BertViz is not installed: pip install bertviz") from error
-    return _PAGE.format(cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, what=NOTE, view=view)
+    return render("export/bertviz.html", cdn=CDN, host=CDN.removeprefix("https://"), kind=kind, note=NOTE, view=view)
 
 
 def escaped(text: str) -> str:
@@ -149,10 +127,6 @@ def escaped(text: str) -> str:
 
 def _fits(size: int, lines: int) -> bool:
     return size <= MAX_BYTES and lines <= MAX_LINES
-
-
-def _layer_names(layers: Sequence[int]) -> str:
-    return ", ".join(f"L{layer}" for layer in layers)
 
 
 def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:

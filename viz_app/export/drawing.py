@@ -65,10 +65,10 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
 
 
 def empty_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure of a size in inches with its axes, in the colours of a page, without pyplot."""
+    """Return an empty figure of a size in inches with axes that fill it, in the colours of a page, without pyplot."""
     background = page().background
     figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
-    axes = figure.add_subplot(facecolor=background)
+    axes = figure.add_axes((0, 0, 1, 1), facecolor=background)
     return figure, axes
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
@@ -12,7 +14,8 @@ from bert_core.refused import Refused
 from viz_app.comparison import Comparison
 from viz_app.export import FILE_KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.markup import Theme
+from viz_app.export.page import PageOptions, attention_page, caption_page, change_page, neuron_page
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
 from viz_app.figures.style import current_look
 from viz_app.maps import MapView, ShownMaps, check_heads
@@ -30,8 +33,8 @@ class Files(Protocol):
     def picture(self) -> Figure:
         """Return the view as a figure."""
 
-    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        """Return the view as an HTML page that needs no network. report: called with the number of finished heads."""
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        """Return the view as an HTML page that needs no network."""
 
     def csv(self) -> bytes:
         """Return the drawn values as a table."""
@@ -53,13 +56,14 @@ def file_of(view: Files, kind: str, report: Progress = ignore_progress) -> bytes
         from viz_app.export.drawing import picture_bytes
 
         return picture_bytes(view.picture(), kind)
-    if kind == "html":
-        return view.page("dark" if current_look().dark else None, report).encode()
-    if kind not in FILE_KINDS:
+    theme: Theme | None = "dark" if current_look().dark else None
+    make_page = partial(view.page, theme=theme, report=report)
+    contents: dict[str, Callable[[], bytes | str]]
+    contents = {"html": make_page, "npz": view.npz, "csv": view.csv, "py": view.python}
+    if kind not in contents:
         raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(FILE_KINDS)}")
-    if kind == "py":
-        return view.python().encode()
-    return view.npz() if kind == "npz" else view.csv()
+    content = contents[kind]()
+    return content if isinstance(content, bytes) else content.encode()
 
 
 class _MapFiles(ABC):
@@ -104,8 +108,8 @@ class AttentionFiles(_MapFiles):
     def maps(self) -> ShownMaps:
         return self.view.maps(self.run)
 
-    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        return attention_page(self.run, self.view, theme=theme, report=report)
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        return attention_page(self.run, self.view, **options)
 
     def python(self) -> str:
         return snippet(self.run, self.view, self.model)
@@ -132,8 +136,8 @@ class NeuronFiles:
 
         return neuron_picture(self.vectors, self.query)
 
-    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        return neuron_page(self.run, self.vectors, self.query, theme=theme, report=report)
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        return neuron_page(self.run, self.vectors, self.query, **options)
 
     def csv(self) -> bytes:
         return tables.neuron_csv(self.vectors, self.query)
@@ -164,8 +168,8 @@ class ChangeFiles(_MapFiles):
     def maps(self) -> ShownMaps:
         return self.comparison.difference_maps()
 
-    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        return change_page(self.comparison, self.view, theme=theme, report=report)
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        return change_page(self.comparison, self.view, **options)
 
     def python(self) -> str:
         return change_snippet(self.comparison, self.view)
@@ -196,8 +200,8 @@ class CaptionFiles:
 
         return caption_picture(self.run, self.quantity, self.head)
 
-    def page(self, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
-        return caption_page(self.run, self.quantity, self.head, self.word, theme=theme, report=report)
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        return caption_page(self.run, self.quantity, self.head, self.word, **options)
 
     def csv(self) -> bytes:
         if self.head is None:

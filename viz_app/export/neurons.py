@@ -17,11 +17,8 @@ def neuron_columns(
 
     strongest: those of the run. scores: the attribution of an answer to the neurons of all layers, as another column.
     """
-    layers, tokens, count = strongest.neurons.shape
-    layer, position, place = (axis.ravel() for axis in np.indices((layers, tokens, count)))
-    neuron = strongest.neurons.ravel()
-    exists = neuron >= 0
-    layer, position, place, neuron = (axis[exists] for axis in (layer, position, place, neuron))
+    layer, position, place = np.nonzero(strongest.neurons >= 0)
+    neuron = strongest.neurons[layer, position, place]
     tokens = [run.encoding.tokens[index] for index in position.tolist()]
     columns: dict[str, Sequence[object]] = {"layer": layer.tolist(), "position": position.tolist(), "token": tokens}
     columns |= {"place": (place + 1).tolist(), "neuron": neuron.tolist()}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import html
 import json
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -29,14 +26,12 @@ from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
+from viz_app.export.markup import Theme, render, variables
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
-from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
-from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, Look, current_look, page, use_look
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import UNITS, MapView, ShownMaps, renormalised_attention
+from viz_app.maps import MapView, ShownMaps, renormalised_attention
 
-Theme = Literal["light", "dark"]
 # Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
@@ -50,26 +45,16 @@ NEURON_MISLEADING = (
     "a single number of a vector has no meaning by itself: rotating queries and keys together leaves every score as it "
     "is."
 )
-CAPTION_MISLEADING = (
-    "it shows where the decoder looked for one word, not everything the word depends on: a patch's vector also knows "
-    "its surroundings."
-)
-MISLEADING = dict.fromkeys(
-    UNITS, "a gradient holds for small changes at this text: switching a head off can do something else."
-) | {
-    "attention": "attention shows where a head looks, not which words led to the prediction.",
-    "brought": "a length has no direction: what several heads bring can cancel out, and later layers may not use it.",
-}
-EXACT = "Every value is exact, in float32."
-STRONGEST_EXACT = "the strongest edges are exact."
-THIN = (
-    "Gradients are kept as the products of thin matrices and drawn in one byte each, off by at most 1/160 of the "
-    f"largest magnitude in their row (≈); {STRONGEST_EXACT}"
-)
-PRECISION = {
-    signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); {STRONGEST_EXACT}"
-    for signed, error in ((False, "1/256 of the largest"), (True, "1/254 of the largest magnitude"))
-}
+
+
+class PageOptions(TypedDict, total=False):
+    """How every page is made.
+
+    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
+    """
+
+    theme: Theme | None
+    report: Progress
 
 
 @dataclass(frozen=True)
@@ -101,29 +86,19 @@ class _Sheet:
     picture: tuple[np.ndarray, tuple[int, int]] | None = None
 
 
-def attention_page(
-    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
-) -> str:
+def attention_page(run: ModelRun, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with every layer and head of a run, opened at the heads of a view, by default the first head.
 
     If the view combines several heads, the page also has that map. The values of a short text are exact; those of a
     long one have one byte each, or are factored if they are gradients, and the page states the precision.
-    theme: "light" or "dark"; None follows the system. report: called with the number of finished heads.
     Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
     combined = None if view.combination is None else view.maps(run)
-    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), theme, report)
+    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), **options)
 
 
-def neuron_page(
-    run: ModelRun,
-    vectors: HeadVectors,
-    query: int = 0,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
-) -> str:
+def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: Unpack[PageOptions]) -> str:
     """Return the page of a run, opened at the neuron view of one query of a head, whose vectors are exact.
 
     Raises Refused for a query that does not exist or an unknown theme, and ValueError for vectors of another text.
@@ -133,16 +108,10 @@ def neuron_page(
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
     texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
-    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), theme, report)
+    return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), **options)
 
 
-def change_page(
-    comparison: Comparison,
-    view: MapView | None = None,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
-) -> str:
+def change_page(comparison: Comparison, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with the difference of every head between two runs, on one scale, and the largest changes.
 
     view: which heads are opened, and how. Raises Refused for a head that one of the runs does not have, for choices
@@ -172,12 +141,10 @@ def change_page(
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
     )
-    return _render(sheet, theme, report)
+    return _render(sheet, **options)
 
 
-def maps_page(
-    maps: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = ignore_progress
-) -> str:
+def maps_page(maps: ShownMaps, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with maps of any origin, such as those of a decoder's cross-attention; see `maps_across`.
 
     Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
@@ -187,7 +154,7 @@ def maps_page(
     maps.check(view.layer, view.heads)
     layers, heads, queries, keys = maps.values.shape
     size = f"{layers} layers × {heads} heads, from {queries} queries to {keys} keys"
-    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), theme, report)
+    return _render(_Sheet(maps, view, f"{maps.unit.capitalize()} of {size}."), **options)
 
 
 def caption_page(
@@ -195,9 +162,7 @@ def caption_page(
     quantity: str = "attention",
     head: tuple[int, int] | None = None,
     word: int = 0,
-    *,
-    theme: Theme | None = None,
-    report: Progress = ignore_progress,
+    **options: Unpack[PageOptions],
 ) -> str:
     """Return a page with the cross-attention of a captioner: its picture under the heat of a word, and every head.
 
@@ -220,12 +185,11 @@ def caption_page(
         texts=[("", [run.sentence])],
         reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
         "to see its row on the picture.",
-        misleading=CAPTION_MISLEADING,
         combined=caption_maps(run, quantity, as_one=True) if head is None else None,
         positions=(word,),
         picture=(run.image, run.grid),
     )
-    return _render(sheet, theme, report)
+    return _render(sheet, **options)
 
 
 def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
@@ -236,7 +200,7 @@ def _run_sheet(run: ModelRun, view: MapView, **fields: Any) -> _Sheet:
     return _Sheet(maps, view, summary, texts=texts, titles=titles, sorts=sorts, **fields)
 
 
-def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
+def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore_progress) -> str:
     if theme not in (None, "light", "dark"):
         raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     maps, view = sheet.maps, sheet.view
@@ -299,11 +263,17 @@ def _render(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if sheet.combined is not None:
         data["one"] = packed_layer(sheet.combined.values[0], signed=maps.signed, exact=exact, thin=False)[0]
     data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
-    factored = any(any(ranks) for _, ranks in packed)
-    precision = EXACT if exact else THIN if factored else PRECISION[maps.signed]
-    if sheet.vectors:
-        precision += " Vectors are exact." * (not exact)
-    return _fill_page(sheet, data, precision, theme)
+    return render(
+        "export/page.html",
+        sheet=sheet,
+        is_exact=exact,
+        is_factored=any(any(ranks) for _, ranks in packed),
+        data=data,
+        style=f"{variables(theme)}\n{(_FOLDER / 'page.css').read_text('utf-8')}",
+        script=SCRIPT,
+        head_grid=head_grid,
+        attention_view=attention_view,
+    )
 
 
 def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
@@ -371,71 +341,3 @@ def _pack_vectors(vectors: HeadVectors) -> bytes:
     """Return queries, keys and distance terms as float32 bytes, as the neuron view reads them."""
     parts = (vectors.queries, vectors.keys, vectors.distances)
     return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
-
-
-def _fill_page(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
-    """Return the filled template. The texts of the user are in `data` alone, which is inserted as base64."""
-    values = {
-        "hash": hash_source(SCRIPT),
-        "variables": variables(theme),
-        "style": _file("page.css"),
-        "title": html.escape(sheet.title),
-        "reading": html.escape(sheet.reading),
-        "misleading": html.escape(sheet.misleading or MISLEADING[sheet.maps.quantity]),
-        "precision": precision,
-        "grid-style": head_grid.STYLE,
-        "grid-markup": head_grid.MARKUP,
-        "view-style": attention_view.STYLE,
-        "view-markup": attention_view.MARKUP,
-        "data": "\n".join(
-            f'<script type="text/plain" id="{name}">{base64.b64encode(part).decode()}</script>'
-            for name, part in data.items()
-        ),
-        "script": SCRIPT,
-    }
-    return fill_template("page.html", values)
-
-
-def fill_template(name: str, values: Mapping[str, str]) -> str:
-    """Return an HTML template of this folder with each `{{key}}` replaced by its value, which is not filled again."""
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: values[match[1]], _file(name))
-
-
-def themed_style(name: str, properties: Callable[[bool], str]) -> str:
-    """Return a style sheet of this folder behind the colours of the app, for both themes.
-
-    properties: returns more custom properties of the dark (True) or light theme, as CSS.
-    """
-    light, dark = (f":root {{{properties(is_dark)}}}" for is_dark in (False, True))
-    return "\n".join([variables(None), light, f"@media (prefers-color-scheme: dark) {{{dark}}}", _file(name)])
-
-
-def variables(theme: Theme | None) -> str:
-    """Return the CSS custom properties of a theme under the names of Streamlit; None for both, as the system has it."""
-
-    def rule() -> str:
-        colours = page()
-        values = {
-            "background-color": colours.background,
-            "secondary-background-color": colours.raised,
-            "text-color": colours.text,
-            "gray-text-color": colours.faint,
-            "border-color": colours.line,
-            "primary-color": colours.accent,
-            "font": BODY_FONT,
-            "code-font": TOKEN_FONT,
-        }
-        tints = "".join(f"--tint-{side.lower()}: {SENTENCE_TINTS[side].colours()[0]};" for side in ("A", "B"))
-        scheme = f"color-scheme: {'dark' if current_look().dark else 'light'};"
-        return f":root {{{scheme}{tints}{''.join(f'--st-{name}: {value};' for name, value in values.items())}}}"
-
-    with use_look(Look(dark=theme == "dark")):
-        first = rule()
-    if theme is not None:
-        return first
-    with use_look(Look(dark=True)):
-        return f"{first}\n@media (prefers-color-scheme: dark) {{{rule()}}}"
-
-
-def _file(name: str) -> str:
-    return (_FOLDER / name).read_text("utf-8")

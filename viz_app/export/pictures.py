@@ -114,7 +114,6 @@ def curves_picture(maps: ShownMaps, layer: int, heads: Sequence[int], *, kept_sh
     colours, longest = page(), max(len(maps.queries), len(maps.keys))
     row = min(0.23, max(11 / longest, 0.075))
     figure, axes = empty_figure(2.4, longest * row)
-    axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, 1), ylim=(longest, 0))
     axes.axis("off")
     size = min(10.0, row * 72 * 0.66)
@@ -150,7 +149,6 @@ def grid_picture(maps: ShownMaps) -> Figure:
     limit = common_limit(reduced) if maps.is_change else None
     small = thumbnails(reduced, GRID_CELLS, signed=maps.signed, limit=limit)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers)
-    axes.set_position((0, 0, 1, 1))
     table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     image: dict[str, Any] = {"cmap": table, "vmin": 0, "vmax": 255, "interpolation": "nearest", "aspect": "auto"}
     frame: dict[str, Any] = {"facecolors": "none", "edgecolors": colours.line, "linewidths": 0.6}
@@ -194,7 +192,6 @@ def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     bars_left = 2 * (STRIP + COLUMN_GAP) + NUMBER * len(numbers) + COLUMN_GAP
     width, height = bars_left + 1.3, ROW_HEIGHT * len(keys)
     figure, axes = empty_figure(width, height)
-    axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(len(keys), 0))
     axes.axis("off")
     limit, product_limit = largest_of(vectors.queries, vectors.keys), largest_of(products)
@@ -299,7 +296,6 @@ def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str) -
         raise ValueError(f"{len(labels)} labels and {len(shares)} shares: one for each, at least one")
     colours = page()
     figure, axes = empty_figure(3.4, 0.26 * len(labels))
-    axes.set_position((0, 0, 1, 1))
     axes.barh(range(len(shares)), shares, height=0.68, color=SEQUENTIAL.colours()[7])
     axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, (max(shares) or 1.0) * 1.12))
     for place, share in enumerate(shares):
@@ -321,7 +317,6 @@ def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: st
     colours, numbers = page(), np.asarray(scores, float)
     row = min(0.23, max(11 / len(tokens), 0.075))
     figure, axes = empty_figure(3.0, row * len(tokens))
-    axes.set_position((0, 0, 1, 1))
     ends = (DIVERGING.colours()[2], DIVERGING.colours()[9])
     axes.barh(range(len(numbers)), numbers, height=0.72, color=[ends[int(number >= 0)] for number in numbers])
     axes.axvline(0, color=colours.faint, linewidth=0.8)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bert_core.studies.profiles import (
@@ -16,10 +16,8 @@ from bert_core.studies.profiles import (
     Profiles,
     TokenExample,
     TokenProfile,
-    WordCount,
 )
-from viz_app.export.page import fill_template, themed_style
-from viz_app.export.policy import hash_source
+from viz_app.export.markup import render, themed_style
 from viz_app.figures.style import SEQUENTIAL
 
 Profile = HeadProfile | TokenProfile | NeuronProfile
@@ -90,6 +88,24 @@ def neuron_name(layer: int, neuron: int) -> str:
     return f"L{layer} neuron {neuron}"
 
 
+def profile_name(profile: Profile) -> str:
+    """Return the name of a head, the text of a token, or the name of a neuron."""
+    if isinstance(profile, TokenProfile):
+        return profile.piece
+    return _place_name(profile, profile.layer, profile.head if isinstance(profile, HeadProfile) else profile.neuron)
+
+
+def similar_profiles(profile: Profile) -> list[tuple[str, float]]:
+    """Return the names of the most similar profiles with their similarity, most similar first."""
+    if isinstance(profile, TokenProfile):
+        return list(profile.alike)
+    return [(_place_name(profile, layer, number), value) for layer, number, value in profile.alike]
+
+
+def _place_name(profile: Profile, layer: int, number: int) -> str:
+    return f"L{layer} H{number}" if isinstance(profile, HeadProfile) else neuron_name(layer, number)
+
+
 def neuron_in_words(profile: NeuronProfile) -> str:
     """Describe how often the neuron is active, and which groups of tokens are frequent where it is most active."""
     summary = (
@@ -153,9 +169,9 @@ def _key_group_name(question: str, name: str) -> str:
     return f"what stands {tokens} {'before' if offset < 0 else 'after'} it"
 
 
-def largest(bars: Sequence[GroupShare], *, in_order: bool) -> list[GroupShare]:
-    """Return the largest bars in descending order, or all of them as they are if they have an order of their own."""
-    return list(bars) if in_order else sorted(bars, key=lambda bar: -bar.share)[:MAX_BARS]
+def largest(bars: Sequence[GroupShare], question: str) -> list[GroupShare]:
+    """Return the largest bars in descending order, or all as they are if those of the question have an own order."""
+    return list(bars) if question in ORDERED_QUESTIONS else sorted(bars, key=lambda bar: -bar.share)[:MAX_BARS]
 
 
 def mark_example(example: HeadExample | TokenExample) -> str:
@@ -191,146 +207,77 @@ def file_name(profiles: Profiles, profile: Profile) -> str:
     return f"profile.token.{[token.piece for token in profiles.tokens].index(profile.piece)}"
 
 
+@dataclass(frozen=True)
+class ProfileKind:
+    """What the page and the file state about each profile of a kind.
+
+    reading: how to read it. summary: returns its sentences. words: the fields with tables of words, by their titles.
+    sentences: title of the examples. ends: names of the first and the last tenth.
+    """
+
+    reading: str
+    summary: Callable[[Profiles, Any], str]
+    words: Mapping[str, str]
+    sentences: str
+    ends: tuple[str, str] = ("weakest", "strongest")
+
+
+PROFILE_KINDS: dict[type[Profile], ProfileKind] = {
+    HeadProfile: ProfileKind(
+        READING,
+        lambda profiles, profile: f"{in_words(profile)} {figures_in_words(profiles, profile)}".strip(),
+        {"Words it looks at": "words", "Words it joins": "pairs"},
+        "In sentences, from every tenth of its activity",
+    ),
+    TokenProfile: ProfileKind(
+        TOKEN_READING,
+        lambda profiles, profile: token_in_words(profile),
+        {"Words before it": "before", "Words after it": "after"},
+        "In sentences, from its least usual tenth to its most usual",
+        TYPICALITY_ENDS,
+    ),
+    NeuronProfile: ProfileKind(
+        NEURON_READING,
+        lambda profiles, profile: neuron_in_words(profile),
+        {"Words it fires at": "words", "Words before them": "before"},
+        "In sentences, from every tenth of its activation",
+    ),
+}
+
+
 def profile_page(profiles: Profiles, profile: Profile) -> str:
     """Return the HTML page of one profile: all that the page Profiles shows of it, without a script.
 
-    All text of the corpus is escaped.
+    The highest tenth of a head or a neuron comes first; the lowest tenth of a token.
     """
-    with_document = len(profiles.documents) > 1  # else the line alone identifies a sentence
+    kind = PROFILE_KINDS[type(profile)]
+    names, ends = tenth_names(*kind.ends), profile.deciles
+    order = range(TENTHS) if isinstance(profile, TokenProfile) else reversed(range(TENTHS))
+    return render(
+        "export/profiles.html",
+        profiles=profiles,
+        profile=profile,
+        kind=kind,
+        name=f"“{profile.piece}”" if isinstance(profile, TokenProfile) else profile_name(profile),
+        style=themed_style("export/profiles.css", lambda is_dark: f"--bar: {SEQUENTIAL[is_dark][7]};"),
+        charts=_charts(profile),
+        depth_name=depth_name,
+        similar=similar_profiles(profile),
+        tenths=[(names[n], ends[n : n + 2], profile.examples_of_tenth(n)) for n in order],
+        question_titles=QUESTION_TITLES,
+        bar_names=BAR_NAMES,
+        mark_example=mark_example,
+    )
+
+
+def _charts(profile: Profile) -> dict[str, dict[str, list[GroupShare]]]:
+    """Return the largest bars of every question, by the names of the tokens that they are of."""
+    sides = {"": profile.bars}
     if isinstance(profile, HeadProfile):
-        name, reading = f"L{profile.layer} H{profile.head}", READING
-        summary = f"{in_words(profile)} {figures_in_words(profiles, profile)}"
-        parts = _head_parts(profile, with_document)
+        sides = {"where it is most active": profile.active, "of all tokens": profile.bars}
     elif isinstance(profile, TokenProfile):
-        name, summary, reading = f"“{profile.piece}”", token_in_words(profile), TOKEN_READING
-        parts = _token_parts(profile, with_document)
-    else:
-        name, summary, reading = neuron_name(profile.layer, profile.neuron), neuron_in_words(profile), NEURON_READING
-        parts = _neuron_parts(profile, with_document)
-    style = themed_style("profiles.css", lambda is_dark: f"--bar: {SEQUENTIAL[is_dark][7]};")
-    values = {
-        "style-hash": hash_source(style),
-        "style": style,
-        "title": html.escape(f"{name} of {profiles.model}"),
-        "corpus": html.escape(f"Corpus: {profiles.corpus_name}, {profile.tokens:,} tokens."),
-        "says": html.escape(summary.strip()),
-        "reading": html.escape(reading.replace("*", "")),
-        "parts": "".join(parts),
+        sides = {"": {"likeness": likeness_bars(profile), **profile.bars}}
+    return {
+        question: {side: largest(bars[question], question) for side, bars in sides.items()}
+        for question in next(iter(sides.values()))
     }
-    return fill_template("profiles.html", values)
-
-
-def _head_parts(profile: HeadProfile, with_document: bool) -> Iterable[str]:
-    for question in QUESTION_TITLES:
-        if question in profile.bars:
-            bars = {"where it is most active": profile.active[question], "of all tokens": profile.bars[question]}
-            yield _charts(question, bars)
-    yield f"<h2>Words it looks at</h2>{_word_table(profile.words)}<h2>Words it joins</h2>{_word_table(profile.pairs)}"
-    similar = ", ".join(f"L{layer} H{head} ({share:.0%})" for layer, head, share in profile.alike)
-    yield f"<h2>Heads that look at the same where it is most active</h2><p>{html.escape(similar)}</p>"
-    yield "<h2>In sentences, from every tenth of its activity</h2>"
-    yield '<p class="faint">From ‹this› token it looks most at «that».</p>'
-
-    def row(example: HeadExample) -> list[str]:
-        piece = "" if example.key is not None else example.piece
-        return [mark_example(example), piece, f"{example.share:.0%}", _line_reference(example, with_document)]
-
-    columns = ["sentence", "looks at", "share", "line"]
-    yield from _tenth_tables(profile, tenth_names(), "{:.2f} to {:.2f} times its mean", columns, row)
-
-
-def _token_parts(profile: TokenProfile, with_document: bool) -> Iterable[str]:
-    yield _charts("likeness", {"": likeness_bars(profile)}, ".2f")
-    for question, bars in profile.bars.items():
-        yield _charts(question, {"": bars})
-    yield f"<h2>Words before it</h2>{_word_table(profile.before)}<h2>Words after it</h2>{_word_table(profile.after)}"
-    rows = [[f"L{layer} H{head}", f"{times:,}", f"{chance:.1f}"] for layer, head, times, chance in profile.watched]
-    yield f"<h2>Heads that look at it more than at others</h2>{_table(['head', 'times', 'by chance'], rows)}"
-    similar = ", ".join(f"{piece} ({cosine:.2f})" for piece, cosine in profile.alike)
-    yield f"<h2>Tokens with the likest mean state {depth_name(profile.depth)}</h2><p>{html.escape(similar)}</p>"
-    yield "<h2>In sentences, from its least usual tenth to its most usual</h2>"
-    yield from _value_tables(profile, tenth_names(*TYPICALITY_ENDS), "cosine with the others", with_document)
-
-
-def _neuron_parts(profile: NeuronProfile, with_document: bool) -> Iterable[str]:
-    for question, bars in profile.bars.items():
-        yield _charts(question, {"": bars})
-    yield f"<h2>Words it fires at</h2>{_word_table(profile.words)}"
-    yield f"<h2>Words before them</h2>{_word_table(profile.before)}"
-    similar = ", ".join(f"{neuron_name(layer, neuron)} ({value:.2f})" for layer, neuron, value in profile.alike)
-    yield f"<h2>Neurons that fire likest, of those with a profile</h2><p>{html.escape(similar)}</p>"
-    yield "<h2>In sentences, from every tenth of its activation</h2>"
-    yield from _value_tables(profile, tenth_names(), "activation", with_document)
-
-
-def _value_tables(
-    profile: TokenProfile | NeuronProfile, names: Sequence[str], value: str, with_document: bool
-) -> Iterable[str]:
-    """Yield a table of sentences with their values for each tenth of a token or a neuron."""
-
-    def row(example: TokenExample) -> list[str]:
-        return [mark_example(example), f"{example.value:z.2f}", _line_reference(example, with_document)]
-
-    return _tenth_tables(profile, names, f"{value} {{:z.2f}} to {{:z.2f}}", ["sentence", value, "line"], row)
-
-
-def _tenth_tables(
-    profile: Profile, names: Sequence[str], limits: str, columns: Sequence[str], row: Callable[[Any], list[str]]
-) -> Iterable[str]:
-    """Yield a heading and a table of examples for each tenth.
-
-    The highest tenth of a head or a neuron comes first and starts with its strongest examples; the lowest tenth of a
-    token comes first. limits: format of the two ends of a tenth. row: returns the cells of an example.
-    """
-    tenths: list[Sequence[HeadExample | TokenExample]] = [*profile.tenths]
-    order: Iterable[int] = range(TENTHS)
-    if not isinstance(profile, TokenProfile):
-        tenths[-1] = [*profile.strongest, *tenths[-1]]
-        order = reversed(range(TENTHS))
-    for number in order:
-        yield f"<h3>{names[number]}: {limits.format(*profile.deciles[number : number + 2])}</h3>"
-        yield _table(columns, map(row, tenths[number]))
-
-
-def _line_reference(example: HeadExample | TokenExample, with_document: bool) -> str:
-    return f"{example.document}:{example.line}" if with_document else str(example.line)
-
-
-def _charts(question: str, sides: Mapping[str, Sequence[GroupShare]], form: str = ".1%") -> str:
-    """Return the bar charts of one question, side by side, each under its name."""
-    charts = "".join(
-        f"<div>{f'<h3>{side}</h3>' if side else ''}{_bars(bars, question, form)}</div>" for side, bars in sides.items()
-    )
-    return f'<h2>{html.escape(QUESTION_TITLES[question])}</h2><div class="sides">{charts}</div>'
-
-
-def _bars(bars: Sequence[GroupShare], question: str, form: str) -> str:
-    """Return a table with a bar for each share and a line at its value by chance, beside both numbers."""
-    rows_shown = largest(bars, in_order=question in ORDERED_QUESTIONS)
-    scale = 100 / max([0.01, *(size for bar in rows_shown for size in (bar.share, bar.chance))])
-    rows = "".join(
-        f'<tr><th scope="row">{html.escape(BAR_NAMES.get(bar.name, bar.name))}</th><td class="bar">'
-        f'<svg aria-hidden="true"><rect width="{max(bar.share, 0) * scale:.1f}%" height="100%"/>'
-        f'<line x1="{bar.chance * scale:.1f}%" x2="{bar.chance * scale:.1f}%" y1="0" y2="100%"/></svg></td>'
-        f"<td>{bar.share:{form}}</td><td>{bar.chance:{form}}</td></tr>"
-        for bar in rows_shown
-    )
-    head = f"<tr><th></th><th></th><th>{'cosine' if question == 'likeness' else 'share'}</th><th>by chance</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
-
-
-def _word_table(words: Sequence[WordCount]) -> str:
-    if not words:
-        return "<p>None is clearly above chance.</p>"
-    names = (["from"] if words[0].query is not None else []) + ["to", "times", "by chance"]
-    rows = [
-        [*([] if word.query is None else [word.query]), word.key, str(word.times), f"{word.expected:.1f}"]
-        for word in words
-    ]
-    return _table(names, rows)
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

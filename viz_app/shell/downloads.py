@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import streamlit as st
@@ -38,7 +38,6 @@ from viz_app.export.packing import MAX_EXACT_VALUES
 from viz_app.figures.columns import figure_columns
 from viz_app.figures.style import Look, one_line, use_look
 from viz_app.maps import MapView
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown
 from viz_app.shell.params import Param, select
 from viz_app.shell.view import ExportFigure, View, add_file
@@ -50,9 +49,11 @@ PACKING_SECONDS = 5.0  # typical time to pack a large page
 PACKING_MEMORY_FACTOR = 5  # memory to pack all maps, over their size: 3.5 of attention, 4.5 of gradient times attention
 LARGE_PAGE_MEGABYTES = 5  # the size of larger pages is stated before they are made
 MIME = {
-    **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv"},
-    **{"py": "text/x-python", "npz": "application/octet-stream", "html": "text/html", "json": "application/json"},
+    **{"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "html": "text/html"},
+    **{"py": "text/x-python", "npz": "application/octet-stream", "json": "application/json", "zip": "application/zip"},
 }
+ICONS = {"csv": "table", "npz": "dataset", "png": "image", "svg": "image"}  # of buttons, by the ending of the file
+P = ParamSpec("P")
 # Functions that return a run, and the query and key vectors of all heads.
 GetRun = Callable[[], ModelRun]
 GetVectors = Callable[[], Sequence[HeadVectors]]
@@ -97,7 +98,7 @@ def changes(get_comparison: Callable[[], Comparison], view: MapView, rows: Seque
     st.caption("List of the largest changes")
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     no_list = None if rows else "Nothing changed, so there is no list."
-    _download_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=no_list)
+    _export_button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", refusal=no_list)
 
 
 def caption(make_files: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
@@ -109,9 +110,9 @@ def caption(make_files: Callable[[], CaptionFiles], numbers: Callable[[], str], 
     st.caption("Attention and gradient of every head; the picture as the model sees it")
     left, right = st.columns(2)
     with left:
-        _download_button("All numbers, CSV", numbers, "caption-all.csv")
+        _export_button("All numbers, CSV", numbers, "caption-all.csv")
     with right:
-        _download_button("Picture, PNG", picture, "picture.png")
+        _export_button("Picture, PNG", picture, "picture.png")
 
 
 def _heads_label(view: MapView) -> str:
@@ -138,7 +139,7 @@ def _file_buttons(
         for column, (kind, label) in zip(st.columns(3), kinds.items(), strict=True):
             with column:
                 make_file, off = partial(_file, make_files, kind), refusal if kind == "csv" else None
-                _download_button(label, make_file, files.name(kind), off=off)
+                _export_button(label, make_file, files.name(kind), refusal=off)
 
     st.caption("A picture for a paper or a slide")
     button_row(**{kind: kind.upper() for kind in PICTURES})
@@ -148,7 +149,7 @@ def _file_buttons(
     if size and run is not None:
         _large_page(make_files, ("page", *key), PACKING_MEMORY_FACTOR * run.attention.nbytes)
     else:
-        _download_button("HTML", partial(_file, make_files, "html"), files.name("html"))
+        _export_button("HTML", partial(_file, make_files, "html"), files.name("html"))
 
 
 @use_look(Look())  # files are light, whatever the page is
@@ -163,7 +164,7 @@ def _large_page(make_files: Callable[[], Files], key: Hashable, memory: int) -> 
     files = make_files()
     if poll(_packing_work(files, key, memory), request_slot="page").value is not None:
         # The files are made before the packing is queued: a job must not wait for another one.
-        _download_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
+        _export_button("HTML", lambda: wait_for(_packing_work(make_files(), key, memory)), files.name("html"))
 
 
 def _packing_work(files: Files, key: Hashable, memory: int) -> Work[bytes]:
@@ -176,10 +177,22 @@ def _run_key(run: ModelRun) -> tuple[Hashable, ...]:
     return run.encoding, run.target, run.head_mask.tobytes(), run.edits
 
 
-def lesson_file(make_work: Callable[[], Work[str]], name: str) -> None:
-    """Draw the button of a lesson as one HTML file. make_work: returns the work that makes the file."""
-    label = translate("This lesson as a page")
-    _download_button(label, lambda: wait_for(make_work()), f"{name}.html", icon=":material/download:")
+def file_button(
+    label: str, content: Callable[[], Any] | str, name: str, *, refusal: str | None = None, **options: Any
+) -> None:
+    """Draw a download button. content: the file, or a function that makes it after the click.
+
+    refusal: why there is no such file, shown on a disabled button. options: of `st.download_button`, in place of the
+    icon of the kind of file, or of a key that consists of label and name.
+    """
+    ending = name.rpartition(".")[2]
+    icon, key = f":material/{ICONS.get(ending, 'download')}:", f"export_{label}_{name}"
+    options = {"key": key, "disabled": refusal is not None, "help": refusal, "icon": icon, **options}
+    st.download_button(label, content, name, MIME[ending], on_click="ignore", **options)
+
+
+# A button of the Export control, as wide as its column.
+_export_button = partial(file_button, icon=None, width="stretch")
 
 
 def page_export(view: View) -> None:
@@ -195,7 +208,7 @@ def page_export(view: View) -> None:
         for draw in view.exports:
             draw()
         for file in view.files.values():
-            _download_button(file.label, file.make, file.name, off=OUT_OF_DATE if file.disabled else None)
+            _export_button(file.label, file.make, file.name, refusal=OUT_OF_DATE if file.disabled else None)
         for key, exported in view.figures.items():
             _figure_buttons(view, key, exported)
 
@@ -207,7 +220,7 @@ def _figure_buttons(view: View, key: str, exported: ExportFigure) -> None:
     st.caption(escape_markdown(one_line(exported.alt, MAX_ALT_CHARACTERS)))
     with st.container(horizontal=True, gap="small"):
         figure_files(key, name=name, alt=exported.alt)
-        _download_button("CSV", partial(_figure_csv, view, key), f"{name}.csv", width="content")
+        _export_button("CSV", partial(_figure_csv, view, key), f"{name}.csv", width="content")
     with st.expander("Table", key=f"table_{name}", on_change="rerun") as expander:
         if expander.open:
             st.dataframe(figure_columns(exported.figure), hide_index=True, height=MAX_TABLE_HEIGHT)
@@ -281,15 +294,6 @@ def heads(
     add_table("heads.csv", "Heads", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
 
 
-def _download_button(
-    label: str, make_file: Callable[[], bytes | str], name: str, *, off: str | None = None, **options: Any
-) -> None:
-    """Draw a download button. off: why there is no such file, shown on a disabled button; None if there is one."""
-    options = {"width": "stretch", "on_click": "ignore", "key": f"export_{label}_{name}", **options}
-    mime = MIME[name.rpartition(".")[2]]
-    st.download_button(label, make_file, name, mime, disabled=off is not None, help=off, **options)
-
-
 def _csv_refusal(run: ModelRun, view: MapView) -> str | None:
     """Return why the maps cannot be a CSV file, or None if they can."""
     heads = len(view.value_indices[1]) or run.head_mask.size
@@ -333,14 +337,14 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
             if fit and not selected:
                 off = "Choose at least one layer."
             page = partial(_bertviz_page, get_run, whole, kind, selected)
-            _download_button(label, page, f"bertviz-{kind}.html", off=off)
+            _export_button(label, page, f"bertviz-{kind}.html", refusal=off)
     off = None
     try:
         _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
     except Refused as error:
         off = error_sentence(error)
     page = partial(_bertviz_page, get_run, whole, "neuron", None, get_vectors)
-    _download_button("BertViz neuron view", page, "bertviz-neuron.html", off=off)
+    _export_button("BertViz neuron view", page, "bertviz-neuron.html", refusal=off)
 
 
 def _check_neuron_view(loaded: LoadedModel, size: int) -> None:

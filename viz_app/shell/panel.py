@@ -21,8 +21,9 @@ from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
-from viz_app.shell import classroom, downloads, frame, lesson, lesson_records
+from viz_app.shell import classroom, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
+from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import PAGE, error_boundary
 from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, translate
@@ -32,7 +33,7 @@ from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape
 from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
 from viz_app.shell.selection import SELECTION, Selection
-from viz_app.shell.work import poll, prefetch
+from viz_app.shell.work import poll, prefetch, wait_for
 
 STEP_NAMES = {
     "predict": "What do you expect?",
@@ -298,7 +299,8 @@ def _free(content: Lesson, step: str) -> None:
     loaded = _loaded()
     if loaded is not None:
         tag, model = language(), ModelReference(loaded)
-        downloads.lesson_file(lambda: handout_work(content, model.get(), tag), content.name)
+        label, name = translate("This lesson as a page"), f"{content.name}.html"
+        file_button(label, lambda: wait_for(handout_work(content, model.get(), tag)), name, width="stretch")
     st.link_button(escape_markdown(content.source), content.link, icon=":material/menu_book:", width="stretch")
     st.page_link(frame.streamlit_page(LEARN), label=translate("All lessons"), icon=":material/school:")
 

@@ -31,6 +31,7 @@ from viz_app.pages.finetune.changes import (
 from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN, publish
+from viz_app.shell.downloads import file_button
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
@@ -246,8 +247,7 @@ def _draw_result(run: TuningRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         open_it, icon = partial(open_model, str(run.folder)), ":material/open_in_new:"
         st.button("Open it on all pages", key="open_tuned", icon=icon, type="primary", on_click=open_it)
-        data, name, icon = partial(zip_model, run.folder), f"{run.name}.zip", ":material/download:"
-        st.download_button("Model as .zip", data, name, "application/zip", "tuned_zip", on_click="ignore", icon=icon)
+        file_button("Model as .zip", partial(zip_model, run.folder), f"{run.name}.zip")
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
     score_text = f" (of the held-out {kind.unit}: {scores})" if scores else ""
     write_note(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -14,6 +13,7 @@ from viz_app.lessons import STEPS, Lesson
 from viz_app.lessons.parsing import lessons
 from viz_app.shell import lesson
 from viz_app.shell.answers import answer_text
+from viz_app.shell.downloads import file_button
 from viz_app.shell.language import language, translate
 from viz_app.shell.panel import STEP_NAMES
 
@@ -27,11 +27,9 @@ def draw() -> None:
     words = Words(language(), title, expected, translate("so it is"), translate("it is otherwise"))
     tip = translate("What you expected in every lesson, what was found, and links to its steps, as one page")
     label, page, name = translate("My answers"), partial(as_page, entries, words), "headlight-answers"
-    options: dict[str, Any] = {"on_click": "ignore", "help": tip, "icon": ":material/download:"}
     with st.container(horizontal=True, gap="small", key="answer_sheet"):
-        st.download_button(label, page, f"{name}.html", "text/html", key="sheet_html", **options)
-        data = partial(as_json, entries)
-        st.download_button("JSON", data, f"{name}.json", "application/json", key="sheet_json", on_click="ignore")
+        file_button(label, page, f"{name}.html", help=tip)
+        file_button("JSON", partial(as_json, entries), f"{name}.json", icon=None)
 
 
 def _entry(content: Lesson) -> Entry:

@@ -17,6 +17,7 @@ from viz_app.lessons import Lesson
 from viz_app.lessons.parsing import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_text, selectable_words
+from viz_app.shell.downloads import file_button
 from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
@@ -249,8 +250,7 @@ def _draw_controls(group: Class, content: Lesson, number: int) -> None:
     following = _lesson_control(f"class_next_lesson_{number}", lesson.next_lesson(content))
     if st.button(translate("Ask about this lesson"), key="class_next"):
         _begin(group, following)
-    label, icon, data = translate("Counts, CSV"), ":material/table:", partial(_csv, group)
-    st.download_button(label, data, "class.csv", "text/csv", "class_csv", on_click="ignore", icon=icon)
+    file_button(translate("Counts, CSV"), partial(_csv, group), "class.csv")
     label, tip = translate("Close the class"), translate("All answers are forgotten: take the counts along before.")
     panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
 

@@ -7,9 +7,9 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.profiles import TENTHS, HeadProfile, Profiles
+from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.profiles import figures_in_words, in_words, mark_example, mark_guess
+from viz_app.export.profiles import figures_in_words, in_words, mark_example, mark_guess, profile_name
 from viz_app.pages.profiles import FIRST_HEAD, hidden, whole
 from viz_app.pages.profiles.parts import (
     draw_bars,
@@ -40,14 +40,8 @@ def select_profile(profiles: Profiles, model: LoadedModel) -> HeadProfile:
         raise Refused(f"{error}: choose another one") from error
     if not hidden.value:
         note = "By how often they look at the same token where this one is most active."
-        rows = [{"head": f"L{layer} H{head}", "same": share} for layer, head, share in profile.alike]
-        heads = [(layer, head) for layer, head, _ in profile.alike]
-        draw_similar(_name(profile), "Heads alike", note, rows, heads, set_head, "percent")
+        draw_similar(profile, "Heads alike", note, ("head", "same"), set_head, form="percent")
     return profile
-
-
-def _name(profile: HeadProfile) -> str:
-    return f"L{profile.layer} H{profile.head}"
 
 
 def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
@@ -76,7 +70,7 @@ def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
 
 def draw(profiles: Profiles, profile: HeadProfile) -> None:
     """Draw the bars of a profile, or examples from which the user guesses it."""
-    write_heading(_name(profile))
+    write_heading(profile_name(profile))
     if hidden.value:
         _draw_guess(profile)
         return
@@ -86,7 +80,7 @@ def draw(profiles: Profiles, profile: HeadProfile) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         name = select_aspect(profile.bars)
         bars = profile.bars if whole() else profile.active
-    draw_bars(name, bars, _name(profile), legend="this head", title="share of looks")
+    draw_bars(name, bars, profile, legend="this head", title="share of looks")
 
 
 def _draw_guess(profile: HeadProfile) -> None:
@@ -102,19 +96,12 @@ def draw_details(profile: HeadProfile) -> None:
     """Draw the words and the sentences of a profile."""
     if hidden.value:
         return
-    left, right = st.columns(2, gap="large")
-    with left:
-        draw_words(profile.words, "Words it looks at", "words")
-    with right:
-        draw_words(profile.pairs, "Words it joins", "pairs")
-    write_heading("In sentences, from every tenth of its activity")
-    tenth = select_tenth()
-    low, high = profile.deciles[tenth], profile.deciles[tenth + 1]
-    write_note(
-        f"What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
+    draw_words(profile)
+    note = (
+        "What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
         "«that»."
     )
-    examples = [*(profile.strongest if tenth == TENTHS - 1 else ()), *profile.tenths[tenth]]
+    tenth = select_tenth(profile, note)
     rows = [
         {
             "from": example.text[slice(*example.query)],
@@ -124,7 +111,7 @@ def draw_details(profile: HeadProfile) -> None:
             "sentence": mark_example(example),
             "line": example.line,
         }
-        for example in examples
+        for example in profile.examples_of_tenth(tenth)
     ]
     activity = st.column_config.NumberColumn(format="%.2f", help="1 is its mean over the corpus")
     draw_sentences(rows, share=st.column_config.NumberColumn(format="percent"), activity=activity)
@@ -132,5 +119,5 @@ def draw_details(profile: HeadProfile) -> None:
 
 def draw_link(profile: HeadProfile, model: LoadedModel) -> None:
     """Draw the link to the head in the selected text."""
-    label = f"See {_name(profile)} in a text of yours"
+    label = f"See {profile_name(profile)} in a text of yours"
     st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")

@@ -6,8 +6,8 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.profiles import TENTHS, NeuronProfile, Profiles
-from viz_app.export.profiles import GROUP_NAMES, neuron_in_words, neuron_name
+from bert_core.studies.profiles import NeuronProfile, Profiles
+from viz_app.export.profiles import GROUP_NAMES, neuron_in_words, profile_name
 from viz_app.pages.profiles import counted, firing
 from viz_app.pages.profiles.parts import (
     draw_bars,
@@ -41,9 +41,7 @@ def select_profile(profiles: Profiles, model: LoadedModel) -> NeuronProfile:
     else:
         write_note(note)
     note = "By the correlation of their activations, of those with a profile."
-    rows = [{"neuron": neuron_name(layer, neuron), "correlation": value} for layer, neuron, value in profile.alike]
-    neurons = [(layer, neuron) for layer, neuron, _ in profile.alike]
-    draw_similar(_name(profile), "Neurons that fire like it", note, rows, neurons, _select)
+    draw_similar(profile, "Neurons that fire like it", note, ("neuron", "correlation"), _select)
     return profile
 
 
@@ -58,15 +56,11 @@ def select_any_neuron(model: LoadedModel) -> None:
         choose_neuron(firing.name, firing.value or (0, 0), model, on_change=reset_aspect)
 
 
-def _name(profile: NeuronProfile) -> str:
-    return neuron_name(profile.layer, profile.neuron)
-
-
 def _label(profile: NeuronProfile) -> str:
     if not profile.distinctive_groups:
-        return _name(profile)
+        return profile_name(profile)
     bar = profile.distinctive_groups[0][1]
-    return f"{_name(profile)}: {GROUP_NAMES.get(bar.name, bar.name)} {bar.share:.0%} ({bar.chance:.0%})"
+    return f"{profile_name(profile)}: {GROUP_NAMES.get(bar.name, bar.name)} {bar.share:.0%} ({bar.chance:.0%})"
 
 
 def _excess(profile: NeuronProfile) -> float:
@@ -77,29 +71,22 @@ def _excess(profile: NeuronProfile) -> float:
 
 def draw(profiles: Profiles, profile: NeuronProfile) -> None:
     """Draw the bars of a profile."""
-    write_heading(_name(profile))
+    write_heading(profile_name(profile))
     write_line(neuron_in_words(profile))
     groups = profile.distinctive_groups
     name = select_aspect(profile.bars, groups[0][0] if groups else None)
-    draw_bars(name, profile.bars, _name(profile), legend="where it fires most", title="share of tokens")
+    draw_bars(name, profile.bars, profile, legend="where it fires most", title="share of tokens")
 
 
 def draw_details(profile: NeuronProfile) -> None:
     """Draw the words and the sentences of a profile."""
-    left, right = st.columns(2, gap="large")
-    with left:
-        draw_words(profile.words, "Words it fires at", "words")
-    with right:
-        draw_words(profile.before, "Words before them", "before")
-    write_heading("In sentences, from every tenth of its activation")
-    tenth = select_tenth()
-    low, high = profile.deciles[tenth], profile.deciles[tenth + 1]
-    write_note(f"At ‹this› token its activation is {low:z.2f} to {high:z.2f}.")
-    draw_examples([*(profile.strongest if tenth == TENTHS - 1 else ()), *profile.tenths[tenth]], "activation")
+    draw_words(profile)
+    note = "At ‹this› token its activation is {low:z.2f} to {high:z.2f}."
+    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "activation")
 
 
 def draw_link(profile: NeuronProfile, model: LoadedModel) -> None:
     """Draw the button that opens the neuron in the selected text."""
-    if st.button(f"See {_name(profile)} in a text of yours", icon=":material/grid_view:"):
+    if st.button(f"See {profile_name(profile)} in a text of yours", icon=":material/grid_view:"):
         st.session_state.neuron = profile.layer, profile.neuron
         frame.go_to("neurons")

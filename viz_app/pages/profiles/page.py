@@ -7,7 +7,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
-from viz_app.export.profiles import NEURON_READING, READING, TOKEN_READING, file_name, profile_page
+from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_page
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
@@ -22,7 +22,6 @@ from viz_app.shell.work import poll, work
 
 MAX_FILE_MEGABYTES = 64
 KINDS = {"head": head, "token": token, "neuron": neuron}
-READINGS = {"head": READING, "token": TOKEN_READING, "neuron": NEURON_READING}
 FILE_HINT = (
     "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight profile "
     "runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the commonest tokens, with "
@@ -56,7 +55,7 @@ def draw(page: View) -> None:
         kind.draw(profiles, profile)
         write_note(f"Corpus: {escape_markdown(profiles.corpus_name)}, {profile.tokens:,} tokens.")
     kind.draw_details(profile)
-    page.read(READINGS[profile_of.value])
+    page.read(PROFILE_KINDS[type(profile)].reading)
     name = file_name(profiles, profile)
     add_file("This profile (CSV)", lambda: labelled_csv(profile_columns([profile])), f"{name}.csv")
     add_file("This profile (HTML)", lambda: profile_page(profiles, profile), f"{name}.html")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.studies.profiles import GroupShare, HeadProfile, NeuronProfile, TokenExample, TokenProfile, WordCount
+from bert_core.studies.profiles import GroupShare, TokenExample, WordCount
 from viz_app.export.profiles import (
     BAR_NAMES,
-    ORDERED_QUESTIONS,
+    PROFILE_KINDS,
     QUESTION_TITLES,
+    Profile,
     largest,
     mark_example,
     neuron_name,
+    profile_name,
+    similar_profiles,
     tenth_names,
 )
 from viz_app.figures.profiles import share_bars
@@ -23,8 +27,6 @@ from viz_app.pages.profiles import ASPECTS, aspect, tenth
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import Param
 from viz_app.shell.view import chart, write_heading, write_note
-
-Profile = HeadProfile | TokenProfile | NeuronProfile
 
 
 def select_aspect(bars: Mapping[str, Sequence[GroupShare]], default: str | None = None) -> str:
@@ -46,7 +48,7 @@ def reset_aspect() -> None:
 def draw_bars(
     name: str,
     bars: Mapping[str, Sequence[GroupShare]],
-    profile_name: str,
+    profile: Profile,
     *,
     legend: str,
     title: str,
@@ -54,9 +56,9 @@ def draw_bars(
 ) -> None:
     """Draw the shares of an aspect, compared with chance.
 
-    profile_name, legend: what has the profile, in the description and in the legend. title, form: of the shares.
+    legend: what has the profile. title, form: of the shares.
     """
-    largest_bars = largest(bars[name], in_order=name in ORDERED_QUESTIONS)
+    largest_bars = largest(bars[name], name)
     names = [BAR_NAMES.get(bar.name, bar.name) for bar in largest_bars]
     shares, chances = [bar.share for bar in largest_bars], [bar.chance for bar in largest_bars]
     values = zip(names, shares, chances, strict=True)
@@ -65,18 +67,27 @@ def draw_bars(
         share_bars(names, shares, chances, series_name=legend, title=title, form=form),
         key="profile_bars",
         grows=False,
-        alt=f"{title} of {profile_name}, beside chance: {alt}",
+        alt=f"{title} of {profile_name(profile)}, beside chance: {alt}",
     )
 
 
-def draw_words(words: Iterable[WordCount], title: str, key: str) -> None:
-    """Draw words, or pairs of words, with their counts and those expected by chance."""
-    write_heading(title)
-    rows: list[dict[str, object]] = []
-    for word in words:
-        names = {"from": word.query, "to": word.key} if word.query else {"word": word.key}
-        rows.append({**names, "times": word.times, "by chance": word.expected})
-    draw_table(rows, key)
+def draw_words(profile: Profile, more_columns: int = 0) -> DeltaGenerator:
+    """Draw the tables of words, or pairs of words, side by side, and return the last column.
+
+    more_columns: empty columns behind them.
+    """
+    tables = PROFILE_KINDS[type(profile)].words
+    columns = st.columns(len(tables) + more_columns, gap="large")
+    for column, (title, field) in zip(columns, tables.items(), strict=False):
+        words: tuple[WordCount, ...] = getattr(profile, field)
+        rows: list[dict[str, object]] = []
+        for word in words:
+            names = {"from": word.query, "to": word.key} if word.query else {"word": word.key}
+            rows.append({**names, "times": word.times, "by chance": word.expected})
+        with column:
+            write_heading(title)
+            draw_table(rows, field)
+    return columns[-1]
 
 
 def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
@@ -89,30 +100,29 @@ def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
 
 
 def draw_similar(
-    name: str,
+    profile: Profile,
     title: str,
     note: str,
-    rows: Sequence[Mapping[str, object]],
-    values: Sequence[Any],
+    columns: tuple[str, str],
     select: Callable[[Any], None],
+    values: Sequence[Any] | None = None,
     form: str = "%.2f",
 ) -> None:
     """Draw the most similar profiles as a table; a click on a row selects its profile.
 
-    name: of the profile. rows: with two columns, the name and a number. values: with which `select` is called, by row;
-    None for a row that cannot be selected.
+    columns: names of the profiles and of their similarity. values: with which `select` is called, by row; None for a
+    row that cannot be selected. By default layer and number. form: of the similarity.
     """
     write_heading(title)
     write_note(note)
-    key = f"profile_alike_{name}"  # a selected row does not remain selected in the next table
-    formats = {column: st.column_config.NumberColumn(format=form) for row in rows[:1] for column in list(row)[1:]}
+    key = f"profile_alike_{profile_name(profile)}"  # a selected row does not remain selected in the next table
     st.dataframe(
-        rows,
+        [dict(zip(columns, row, strict=True)) for row in similar_profiles(profile)],
         hide_index=True,
         key=key,
-        on_select=partial(_select_row, key, values, select),
+        on_select=partial(_select_row, key, values or [tuple(place) for *place, _ in profile.alike], select),
         selection_mode="single-row",
-        column_config=formats,
+        column_config={columns[1]: st.column_config.NumberColumn(format=form)},
     )
 
 
@@ -122,10 +132,17 @@ def _select_row(key: str, values: Sequence[Any], select: Callable[[Any], None]) 
         select(values[rows[0]])
 
 
-def select_tenth(*ends: str) -> int:
-    """Draw the control of the tenth whose sentences are shown, and return it from 0. ends: names of first and last."""
-    names = tenth_names(*ends)
-    return tenth(format_func=lambda number: names[number - 1]) - 1
+def select_tenth(profile: Profile, note: str) -> int:
+    """Draw the heading of the sentences, the control of their tenth, and a note; return the tenth from 0.
+
+    note: its {low} and {high} are replaced by the limits of the tenth.
+    """
+    kind = PROFILE_KINDS[type(profile)]
+    write_heading(kind.sentences)
+    names = tenth_names(*kind.ends)
+    number = tenth(format_func=lambda number: names[number - 1]) - 1
+    write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
+    return number
 
 
 def select_listed(param: Param[Any], labels: Mapping[Any, str], on_change: Callable[[], None] | None = None) -> Any:

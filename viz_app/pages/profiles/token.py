@@ -7,7 +7,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, TokenProfile
-from viz_app.export.profiles import TYPICALITY_ENDS, depth_name, likeness_bars, token_in_words
+from viz_app.export.profiles import depth_name, likeness_bars, token_in_words
 from viz_app.pages.profiles import piece, tenth
 from viz_app.pages.profiles.parts import (
     draw_bars,
@@ -23,7 +23,7 @@ from viz_app.shell import frame
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import open_example_text
-from viz_app.shell.view import write_heading, write_line, write_note
+from viz_app.shell.view import write_heading, write_line
 
 
 def select_profile(profiles: Profiles, model: LoadedModel) -> TokenProfile:
@@ -36,9 +36,8 @@ def select_profile(profiles: Profiles, model: LoadedModel) -> TokenProfile:
     labels = {token.piece: f"{token.piece} ({token.times:,} times)" for token in profiles.tokens}
     profile = profiles.find_token(select_listed(piece, labels))
     note = f"By the mean of their states {depth_name(profile.depth)}, that of all tokens taken off."
-    rows = [{"token": similar, "cosine": cosine} for similar, cosine in profile.alike]
     pieces = [similar if similar in labels else None for similar, _ in profile.alike]
-    draw_similar(profile.piece, "Tokens like it", note, rows, pieces, piece.set)
+    draw_similar(profile, "Tokens like it", note, ("token", "cosine"), piece.set, pieces)
     return profile
 
 
@@ -50,31 +49,21 @@ def draw(profiles: Profiles, profile: TokenProfile) -> None:
     name = select_aspect(bars)
     is_cosine = name == "likeness"
     title, form = ("mean cosine of two states", ".2f") if is_cosine else ("share of its places", ".0%")
-    draw_bars(name, bars, profile.piece, legend="this token", title=title, form=form)
+    draw_bars(name, bars, profile, legend="this token", title=title, form=form)
 
 
 def draw_details(profile: TokenProfile) -> None:
     """Draw the words, the heads and the sentences of a profile."""
-    left, middle, right = st.columns(3, gap="large")
-    with left:
-        draw_words(profile.before, "Words before it", "before")
-    with middle:
-        draw_words(profile.after, "Words after it", "after")
-    with right:
+    with draw_words(profile, more_columns=1):
         write_heading("Heads that look at it")
         rows = [
             {"head": f"L{layer} H{head}", "times": times, "by chance": expected}
             for layer, head, times, expected in profile.watched
         ]
         draw_table(rows, "watched")
-    write_heading("In sentences, from the least usual to the most usual")
-    number = select_tenth(*TYPICALITY_ENDS)
-    low, high = profile.deciles[number], profile.deciles[number + 1]
-    write_note(
-        f"The states of ‹this› token {depth_name(profile.depth)} have a cosine of {low:.2f} to {high:.2f} with the "
-        "mean of the others."
-    )
-    draw_examples(profile.tenths[number], "cosine")
+    place, limits = depth_name(profile.depth), "{low:.2f} to {high:.2f}"
+    note = f"The states of ‹this› token {place} have a cosine of {limits} with the mean of the others."
+    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "cosine")
 
 
 def draw_link(profile: TokenProfile, model: LoadedModel) -> None:

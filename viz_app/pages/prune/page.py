@@ -39,6 +39,7 @@ from viz_app.shell import frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.change import largest_probability, nsp_change, nsp_sentence, set_reference_texts, word_change
 from viz_app.shell.controls import file_control
+from viz_app.shell.downloads import file_button
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import escape_markdown, help_on_terms, with_help
 from viz_app.shell.selection import Selection
@@ -273,8 +274,7 @@ def _draw_order(experiment: Experiment, part_count: int, plan_key: object) -> No
 def _draw_plan_file(experiment: Experiment, method: str) -> None:
     plan = finished_result(rank_parts(experiment, method, experiment.reference(method)))
     if plan is not None:
-        file = (plan.to_json(), f"{method}.json", "application/json")
-        st.download_button("This order as a plan", *file, on_click="ignore", key="plan_file")
+        file_button("This order as a plan", plan.to_json(), f"{method}.json", icon=None)
     if experiment.part_kind != "heads":
         write_note("`headlight prune --plan` carries it out.")
         return
@@ -305,15 +305,8 @@ def _draw_pruned_model(experiment: Experiment, removed: tuple[Part, ...]) -> Non
         _draw_costs(costs, part_kind)
     options = {"full_shape": full_shape(help=FULL_SHAPE_HELP[part_kind])}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        st.download_button(
-            f"Model without {len(removed):,} {part_kind.removesuffix('s')}{'s' * (len(removed) > 1)} as .zip",
-            partial(pruned_zip, experiment, removed, **options),
-            "pruned.zip",
-            "application/zip",
-            on_click="ignore",
-            icon=":material/download:",
-            key="zip",
-        )
+        label = f"Model without {len(removed):,} {part_kind.removesuffix('s')}{'s' * (len(removed) > 1)} as .zip"
+        file_button(label, partial(pruned_zip, experiment, removed, **options), "pruned.zip", key="zip")
         if is_local_server():
             path = folder()
             if st.button("Write", key="write_model"):

@@ -161,7 +161,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
+    "viz_app.texts": set(),
     "viz_app.shell": {
+        "viz_app.texts",
         "bert_core.target_kinds",
         "bert_core.task_heads",
         "filelock", "numpy", "torch", "plotly", "streamlit",
@@ -183,7 +185,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages": {
         "bert_core.analysis", "bert_core.loading", "bert_core.progress", "bert_core.records", "bert_core.refused",
         "bert_core.run", "bert_core.studies", "bert_core.tokenizer", "numpy", "streamlit", "viz_app.components",
-        "viz_app.export", "viz_app.figures", "viz_app.maps", "viz_app.shell",
+        "viz_app.export", "viz_app.figures", "viz_app.maps", "viz_app.shell", "viz_app.texts",
     },
     "viz_app.pages.predict": {"bert_core.calibration", "bert_core.task_heads"},
     "viz_app.pages.attention": {"bert_core.edits", "viz_app.tokens"},

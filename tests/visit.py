@@ -44,7 +44,7 @@ def settled(app: AppTest, *stops: str) -> AppTest:
 def words(app: AppTest) -> str:
     """Everything that the page says."""
     kinds = (
-        app.markdown, app.caption, app.error, app.warning, app.info, app.success, app.header, app.subheader
+        app.markdown, app.caption, app.error, app.warning, app.info, app.success, app.title, app.header, app.subheader
     )  # fmt: skip
     return "\n".join(said(element) for kind in kinds for element in kind)
 

@@ -53,9 +53,9 @@ CONTEXT_LOGGER = "streamlit.runtime.scriptrunner_utils.script_run_context"
 TEST_IDS = {
     "stAlertContainer", "stApp", "stBaseButton-primary", "stButtonGroup", "stCaptionContainer", "stCode", "stColumn",
     "stExpandSidebarButton", "stExpander", "stHeader", "stHeading", "stHorizontalBlock", "stLayoutWrapper", "stMain",
-    "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel", "stMetricValue",
-    "stNumberInputClearButton", "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSidebar",
-    "stSidebarCollapseButton", "stSidebarNavItems", "stSidebarNavLink", "stVerticalBlock",
+    "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel", "stMetricValue", "stNumberInput",
+    "stNumberInputClearButton", "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSelectbox", "stSidebar",
+    "stSidebarCollapseButton", "stSidebarNavItems", "stSidebarNavLink", "stVerticalBlock", "stWidgetLabel",
 }  # fmt: skip
 # Attributes of the page that say whether it is connected (CONNECTED), whether a script runs (notRunning), and whether
 # the side bar is closed.

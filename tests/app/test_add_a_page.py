@@ -26,7 +26,7 @@ from tests.visit import settled, visited, words
 
 app = settled(visited("reach", text="She opened the door.", reach="range"))
 assert not app.exception and not app.error
-assert app.header[0].value == "How far does each layer look?"
+assert app.title[0].value == "Attention distance"
 assert app.session_state.reach == "range" and app.query_params["reach"] == "range"
 assert "How to read this" in words(app) and "How it can mislead" in words(app)
 (figure,) = app.get("plotly_chart")
@@ -87,7 +87,8 @@ def test_the_guide_is_short_and_names_eight_concepts() -> None:
 
 
 def test_the_guide_adds_every_kind_of_file() -> None:
-    """The declaration, what draws the page, and its place in the navigation."""
+    """The texts, the declaration, what draws the page, and its place in the navigation."""
     assert [name for name, _, _ in STEPS] == [
+        "viz_app/texts/en/reach.toml",
         "viz_app/pages/reach/__init__.py", "viz_app/pages/reach/page.py", "viz_app/pages/__init__.py",
     ]  # fmt: skip

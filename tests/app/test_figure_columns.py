@@ -7,7 +7,7 @@ import numpy as np
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.columns import figure_columns
 from viz_app.figures.predictions import prediction_bars
-from viz_app.figures.style import annotation, cells, figure_of, label_axis, lines
+from viz_app.figures.style import figure_of
 
 
 def test_bars_are_rows_in_full_precision() -> None:
@@ -30,13 +30,13 @@ def test_cells_are_rows_with_both_labels() -> None:
 
 def test_lines_have_the_name_of_their_series_and_references_are_left_out() -> None:
     """A line without hover text is decoration; titles of the axes name the columns, and equal ones stay apart."""
-    traces = [
-        lines([0, 1], [0.5, 0.25], "%{y}", name="probe"),
-        lines([0, 1], [0.1, 0.2], "%{y}", name="control"),
-        lines([0, 1], [0.0, 0.0]),
+    traces: list[dict[str, object]] = [
+        {"type": "scatter", "x": [0, 1], "y": [0.5, 0.25], "name": "probe"},
+        {"type": "scatter", "x": [0, 1], "y": [0.1, 0.2], "name": "control"},
+        {"type": "scatter", "x": [0, 1], "y": [0.0, 0.0], "hoverinfo": "skip"},
     ]
-    layout = {"xaxis": label_axis(["first", "last"], title={"text": "layer"}), "yaxis": {"title": {"text": "accuracy"}}}
-    columns = figure_columns(figure_of(traces, layout | {"annotations": [annotation("note", 0, 0)]}))
+    ticks = {"tickvals": [0, 1], "ticktext": ["first", "last"], "title": {"text": "layer"}}
+    columns = figure_columns(figure_of(traces, {"xaxis": ticks, "yaxis": {"title": {"text": "accuracy"}}}))
     assert columns == {
         "series": ["probe", "probe", "control", "control"],
         "layer": ["first", "last"] * 2,
@@ -44,4 +44,5 @@ def test_lines_have_the_name_of_their_series_and_references_are_left_out() -> No
     }
     same = {"xaxis": {"title": {"text": "score"}}, "yaxis": {"title": {"text": "score"}}}
     assert list(figure_columns(figure_of(traces[:1], same))) == ["score (x)", "score (y)"]
-    assert figure_columns(figure_of([cells(np.zeros((0, 0)), "%{z}")], {})) == {"row": [], "column": [], "value": []}
+    empty = figure_of([{"type": "heatmap", "z": np.zeros((0, 0))}], {})
+    assert figure_columns(empty) == {"row": [], "column": [], "value": []}

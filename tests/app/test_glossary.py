@@ -58,7 +58,9 @@ def strings(path: Path) -> Iterator[str]:
 def said_on(path: str) -> set[str]:
     """The terms that a page says, by their names."""
     files = [*(ROOT / "viz_app" / "pages" / path).glob("*.py"), *(ROOT / name for name in BESIDE.get(path, ()))]
-    return {term.name for file in files for text in strings(file) for *_, term in first_uses(text)}
+    texts = [text for file in files for text in strings(file)]
+    texts.append((ROOT / "viz_app" / "texts" / "en" / f"{path}.toml").read_text("utf-8"))
+    return {term.name for text in texts for *_, term in first_uses(text)}
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)

@@ -178,8 +178,8 @@ def test_a_step_of_another_page_says_which() -> None:
     for path in ("learn", "score", "attention"):
         app = settled(visited(path, lesson="both_sides"))
         assert not app.exception and not app.error, path
-        assert "This step is on the page Predict." in words(app), path
-        assert button(app, "lesson_open").label == "Open Predict"
+        assert "This step is on the page Predictions." in words(app), path
+        assert button(app, "lesson_open").label == "Open Predictions"
 
 
 def test_the_page_learn_lists_every_lesson() -> None:

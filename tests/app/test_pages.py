@@ -65,7 +65,7 @@ def test_every_page_opens_on_an_example(page: str) -> None:
     """No page starts blank, and none shows an error."""
     app = settled(visited(page))
     assert not app.exception and not app.error
-    assert app.header
+    assert len(app.title) == 1
     (example,) = (one.example for one in DECLARED if one.path == page)
     assert app.session_state.text == (example or FIRST_EXAMPLE).text
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
@@ -166,8 +166,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     by_kind = examples.by_kind(page.example for page in DECLARED if page.example is not None)
     offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in by_kind]
     assert len(offered) == len({b.label for b in offered}) == sum(map(len, by_kind.values())) > 10
-    assert all(b.label.startswith("**") and "hidden" in b.label.partition("** ")[0] for b in offered)
-    taken = next(b for b in offered if b.label.startswith("**capital\\, hidden\\; B follows**"))
+    assert all(b.label.startswith("**") and "\\(masked\\)" in b.label.partition("** ")[0] for b in offered)
+    taken = next(b for b in offered if b.label.startswith("**capital \\(masked\\)\\; B follows**"))
     taken.click().run()
     assert app.session_state.text == "Paris is the capital of France." and app.session_state.masked == (3,)
     assert app.session_state[selection.EXAMPLES] is False
@@ -365,7 +365,7 @@ def test_a_mask_comes_before_the_classes(tiny_classifier_folder: Path, monkeypat
     app = with_classes(tiny_classifier_folder, monkeypatch, "attention", masked="1", pair="the dog ran")
     value, options = target_of(app)
     assert value.startswith("2:")
-    assert options[-3:] == ["Explain “B follows A”", "Explain A like B", "Explain B like A"]
+    assert options[-3:] == ["Explain “B follows A”", "Explain similarity (in A)", "Explain similarity (in B)"]
     assert [option.startswith("Explain class") for option in options[-6:-3]] == [True] * 3
 
 

@@ -12,6 +12,7 @@ from viz_app.shell.frame import params_of_pages
 from viz_app.shell.lesson_records import CURRENT_NAMES
 from viz_app.shell.model_names import added_models
 from viz_app.shell.params import GROUPS, Page, Param, merge_params
+from viz_app.texts import PageTexts
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
@@ -115,7 +116,9 @@ def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
 
 def test_a_name_means_one_thing() -> None:
     """Two pages cannot declare the same parameter."""
-    page = Page("extra", "Extra", ":material/star:", group="See", question="", params=(Param("seed", 0, int),))
+    page = Page(
+        PageTexts("extra", {"title": "Extra"}), ":material/star:", group="Look", params=(Param("seed", 0, int),)
+    )
     with pytest.raises(ValueError, match="two parameters are named seed: give one of them another name"):
         params_of_pages((*PAGES, page))
     with pytest.raises(ValueError, match="text"):
@@ -148,12 +151,12 @@ def test_none_can_be_selected_if_it_is_an_option() -> None:
 
 
 def test_a_page_stands_in_the_folder_of_its_path() -> None:
-    """Its script is there, and its title and its question are no other's."""
-    for distinct in ({page.path for page in PAGES}, {page.title for page in PAGES}, {page.question for page in PAGES}):
+    """Its script is there, and no other page has its title or its line."""
+    for distinct in ({page.path for page in PAGES}, {page.title for page in PAGES}, {page.line for page in PAGES}):
         assert len(distinct) == len(PAGES)
 
 
-def test_every_page_is_in_one_of_five_groups() -> None:
+def test_every_page_is_in_one_of_the_groups() -> None:
     """None but the page on which a visit starts is outside of them, no group is empty, and each stands together."""
     assert [page.path for page in PAGES if not page.group] == ["start"]
     assert tuple(dict.fromkeys(page.group for page in PAGES if page.group)) == GROUPS

@@ -10,7 +10,7 @@ from viz_app.lessons.parsing import lessons
 from viz_app.pages import PAGES, layers
 from viz_app.shell import examples
 
-ASKS = "What does BERT make of a sentence?"
+ASKS = "See and test what a BERT model does with your sentence"
 
 
 def entered(**address: str) -> AppTest:
@@ -26,16 +26,18 @@ def test_the_bare_address_starts(monkeypatch: pytest.MonkeyPatch, address: dict[
     monkeypatch.setattr("viz_app.shell.models.loaded_model", None)
     app = entered(**address)
     assert not app.exception and not app.error and not app.text_input
-    assert app.header[0].value == ASKS
-    assert all(page.question in words(app) for page in PAGES[1:])
+    assert app.title[0].value == "Home" and ("lecture" in address or ASKS in words(app))
+    assert all(page.line in words(app) for page in PAGES[1:])
     assert app.query_params == ({"lecture": "1"} if "lecture" in address else {})
 
 
 def test_it_speaks_german() -> None:
     """The language alone names no view, and stays in the address."""
     app = entered(lang="de")
-    assert app.header[0].value == "Was macht BERT aus einem Satz?" and app.query_params == {"lang": "de"}
-    assert "Wer schaut auf wen?" in words(app) and lessons("de")[0].question in words(app)
+    assert app.title[0].value == "Start" and app.query_params == {"lang": "de"}
+    assert "Aufmerksamkeit" in [link.label.strip("*") for link in app.get("page_link")] and lessons("de")[
+        0
+    ].question in words(app)
 
 
 @pytest.mark.parametrize(
@@ -66,4 +68,4 @@ def test_the_first_page_from_there_begins_with_its_own_example() -> None:
     app = entered()
     settled(at(app, "layers").run())
     assert not app.exception and app.session_state.text == layers.EXAMPLE.text
-    assert visited("start").header[0].value == ASKS
+    assert visited("start").title[0].value == "Home"

@@ -35,7 +35,7 @@ class Example:
         """The hidden words, and whether the second text follows."""
         words = re.findall(r"\w+|[^\w\s]", self.text)
         names = ", ".join(words[number] for number in self.masked)
-        hidden = translate("{piece}, hidden").format(piece=names) if self.masked else translate("Nothing hidden")
+        hidden = translate("{piece} (masked)").format(piece=names) if self.masked else translate("No mask")
         if not self.pair:
             return hidden
         return hidden + (translate("; B follows") if self.is_continuation else translate("; B does not follow"))

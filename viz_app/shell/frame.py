@@ -177,11 +177,12 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
             label = translate("Begin with “{text}”").format(text=first.text)
             st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
-    if (texts := state.pop(MASKED_TEXTS, None)) and loaded.has_head("words") and not original.mask_positions:
+    if (texts := state.get(MASKED_TEXTS)) and loaded.has_head("words") and not original.mask_positions:
         state.masked = words_to_mask(original, texts)
         if state.masked:
             names = ", ".join(f"“{escape_markdown(original.word_text(word)[:40])}”" for word in state.masked)
             write_note(translate("{names} is masked; click another word to mask it.").format(names=names))
+    state.pop(MASKED_TEXTS, None)
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
@@ -255,18 +256,18 @@ def _receive_pair() -> None:
 def _chips(current: Selection) -> list[Chip]:
     """Return the tokens of the text for the token strip."""
     encoding, original, target_token = current.encoding, current.original, target_position(current)
-    hidden = special_tokens().substitute_in(translate("Hidden: the model reads [MASK] here. Click to show it again."))
+    hidden = special_tokens().substitute_in(translate("Masked: the model reads [MASK] here. Click to show the word."))
     chips = []
     for position, (token, piece) in enumerate(zip(encoding.tokens, original.tokens, strict=True)):
         masked = token != piece
         title = translate("{piece}: position {position}, number {number:,} in the vocabulary").format(
             piece=piece, position=position, number=original.input_ids[position]
         )
-        advice = hidden if masked else translate("Click to hide it.")
+        advice = hidden if masked else translate("Click to mask it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
-                text=translate("{piece}, hidden").format(piece=piece) if ends else piece,
+                text=translate("{piece} (masked)").format(piece=piece) if ends else piece,
                 title=title if encoding.special[position] else f"{title}\n{advice}",
                 word=encoding.words[position],
                 side=encoding.sides[position],

@@ -117,7 +117,7 @@ def status_line(current: Selection) -> str:
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + translate("counts from 0")
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + translate("layers and heads are numbered from 0")
 
 
 def _pruned(current: Selection) -> str:

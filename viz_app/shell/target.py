@@ -32,7 +32,7 @@ STATUS = "status"  # the container of the status line
 TARGET_TYPED = "_typed"  # whether the target was chosen or typed since the last run
 
 # Targets: the similarity of the vector of one text of the pair, read alone, to that of the other.
-SIMILARITIES = {"alike:A": "A like B", "alike:B": "B like A"}
+SIMILARITIES = {"alike:A": "similarity (in A)", "alike:B": "similarity (in B)"}
 
 _SELECT_OR_TYPE = {"accept_new_options": True, "label_visibility": "collapsed"}
 target_choice: Param[str] = Param("target", "", widget="selectbox", text_name="text", arguments=_SELECT_OR_TYPE)
@@ -65,7 +65,8 @@ def with_target(current: Selection) -> Selection:
     state[LAST_TARGET] = state.target
     sentence = translate("Explain {what}")
     help_text = translate(
-        "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
+        "The prediction to explain. Choose one or type a word. If several words are masked, add the position, for "
+        "example “shore at 6”."
     )
     target_choice(
         place,
@@ -97,7 +98,7 @@ def target_position(current: Selection) -> int | None:
 def target_advice(current: Selection) -> str:
     """Return the end of a sentence: what a visitor can do so that there is a target."""
     loaded = current.loaded
-    proposals = ["click a word to hide it"] * loaded.has_head("words")
+    proposals = ["click a word to mask it"] * loaded.has_head("words")
     if current.encoding.pair is not None:
         return ", or ".join([*proposals, "choose above what to explain"])
     advice = next((head.pair_advice for head in trained_heads(loaded) if head.needs_pair), "add a second sentence")
@@ -187,13 +188,13 @@ def _select_side(current: Selection, target: Target) -> Selection:
     """Return the selection of one text of the pair, which is read alone, and write a line that says so."""
     side, pair = st.session_state.target[-1], current.encoding
     note = translate(
-        "{own} is read by itself here, and {other} by itself too: its vector stays as it is, with all heads on. Pages "
-        "show {own} alone."
+        "The two sentences are encoded separately. Pages show {own}; the vector of {other} is computed once, with all "
+        "heads on, and stays fixed."
     ).format(own=side, other="BA"["AB".index(side)])
     if current.loaded.pooling is None:
         note += " " + translate(
-            "{model} was not trained to make one vector of a text: the mean of its states is taken, which may mean "
-            "little."
+            "{model} was not trained to make one vector of a text: the mean of its hidden states is used, which may "
+            "mean little."
         ).format(model=escape_markdown(shown_name(current.loaded.name)))
     st.caption(with_help(note))
     encoding, original = (
@@ -232,7 +233,7 @@ def _with_contrast(current: Selection, target: Target, container: DeltaGenerator
         label=translate("Rather than"),
         options=list(dict.fromkeys(["", *(top_word for top_word in top_words if top_word != word), state.contrast])),
         format_func=lambda word: sentence.format(word=word) if word else no_contrast,
-        help=translate("Why this word rather than that one? Choose, or type a word of one piece"),
+        help=translate("Contrastive explanation: choose the alternative, or type a word that is a single token."),
         width=170,
     )
     return contrasted

@@ -57,7 +57,7 @@ def token_strip(
     *,
     key: str,
     disabled: bool = False,
-    label: str = "Tokens; click a word to hide it or show it again",
+    label: str = "Tokens; click a word to mask it or show it again",
     appear: str = "",
     on_click: Callable[[TokenClick], None] | None = None,
 ) -> TokenClick | None:

@@ -14,6 +14,7 @@ from bert_core.target_kinds import TARGET_KINDS
 from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.address import keep_history
+from viz_app.components.announcer import announce
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.style import Look, current_look, use_look
 from viz_app.lessons import ENGLISH, LANGUAGES
@@ -133,7 +134,10 @@ def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
         try:
             streamlit_page.run()
         finally:  # also if the page ended early
-            page_export(current_view())
+            view = current_view()
+            page_export(view)
+            with st.container(key="screen_announcer"):
+                announce(next((exported.alt for exported in view.figures.values()), ""))
         show_unknown_tokens(counted)
         # The run of the page has been timed since the frame was drawn.
         if st.session_state[SELECTION] is not None:

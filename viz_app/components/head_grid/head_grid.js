@@ -164,7 +164,8 @@ function label(role, mode, layer, head, text) {
   button.tabIndex = -1;
   button.dataset.layer = String(layer);
   button.dataset.head = String(head);
-  button.setAttribute("aria-label", head === "" ? `switch layer ${layer}` : `switch head ${head} in every layer`);
+  const label = head === "" ? `L${layer}: switch layer ${layer}` : `H${head}: switch head ${head} in every layer`;
+  button.setAttribute("aria-label", label);
   return wrapped(role, button);
 }
 

@@ -386,7 +386,7 @@ class MaskedWordHead(TaskHead):
     architectures = ("PreTraining", "MaskedLM")
     result = "predictions"
     title = "What belongs in the gap?"
-    subtitle = "Which words the model puts in the place of a hidden word."
+    subtitle = "The words that the model predicts for each mask."
 
     def head_module(self, loaded: LoadedModel) -> Any:
         return loaded.model.cls.predictions
@@ -550,7 +550,7 @@ class ReplacedTokenHead(TaskHead):
     result = "replaced"
     every_token = True
     title = "Which token was replaced?"
-    subtitle = "How likely it is that each token was put in the place of another one."
+    subtitle = "The probability that each token was replaced."
 
     def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         return "discriminator_predictions.dense_prediction.weight" in weights
@@ -786,7 +786,7 @@ class MultipleChoiceHead(_PoolerHead):
     needs_pair = "multiple choice needs two texts: give the answer option as the second text"
     pair_advice = "add one of its choices as the second text"
     title = "Which answer does it choose?"
-    subtitle = "Each of your choices is read with A, and the likeliest among them counts."
+    subtitle = "Each answer option is read together with A; the most probable one is chosen."
 
     def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
         if classifier_input(config, weights) != "choices":

@@ -937,7 +937,7 @@ def test_stopped_heads_keep_what_they_have(
     study = study_of_heads.STUDY
     monkeypatch.setattr(study_of_heads, "STUDY", replace(study, measure=interrupted))
     code, _, err = headlight(*command, out)
-    assert code == 130 and "stopped.csv holds what was measured so far, and the same command goes on" in err
+    assert code == 130 and "stopped.csv holds what was measured so far, and run the same command again to resume" in err
     assert read_table(out.read_bytes(), out.name).texts == 28
     code, _, err = headlight(*command, out, "--seed", 1)
     assert code == 2 and "holds a run with other settings (seed: " in err

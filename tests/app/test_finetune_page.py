@@ -308,7 +308,7 @@ def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
     asked = FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
     first, second = create_run("first", asked, TABLE), create_run("second", asked, TABLE)
     first.start()
-    with pytest.raises(Refused, match="the run 'first' goes on now"):
+    with pytest.raises(Refused, match="the run 'first' is in progress"):
         second.start()
     first.stop()
     until(lambda: not first.is_running, "the stop")
@@ -335,7 +335,7 @@ def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Pa
         "one", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE
     )
     run.start()
-    with pytest.raises(Refused, match="goes on now"):
+    with pytest.raises(Refused, match="is in progress"):
         run.delete()
     run.stop()
     until(lambda: not run.is_running, "the stop")

@@ -69,7 +69,7 @@ def test_stopped_and_gone_on_with(
     with monkeypatch.context() as patched:
         patched.setattr(study._Reader, "read", stops)
         code, printed, err = headlight(*given, out)
-    assert (code, printed) == (130, "") and "stopped: the same command goes on" in err
+    assert (code, printed) == (130, "") and "stopped: run the same command again to resume" in err
     assert not out.exists() and out.with_name("t.csv.part").exists()
     assert headlight(*given, out)[0] == 0 and out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "whole.csv"]

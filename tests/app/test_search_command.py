@@ -85,7 +85,7 @@ def test_stopped_and_gone_on_with(
 
     monkeypatch.setattr(study, "STUDY", replace(whole, measure=stopped))
     code, _, err = headlight(*given, tmp_path / "index")
-    assert code == 130 and "the same command goes on" in err
+    assert code == 130 and "run the same command again to resume" in err
     monkeypatch.setattr(study, "STUDY", whole)
     assert headlight(*given, tmp_path / "index")[0] == 0
     found, expected = (

@@ -23,7 +23,7 @@ def compare_models(
     after: Annotated[str, typer.Argument(help="Another, which reads the same tokens.")],
     file: shared.FileOfTexts,
     out: Annotated[Path | None, output_file("How each head changed, .csv or .parquet: one row a head.")] = None,
-    cka: Annotated[Path | None, output_file("How alike the depths are, .csv or .parquet.")] = None,
+    cka: Annotated[Path | None, output_file("Similarity of the depths (linear CKA), .csv or .parquet.")] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     label: Annotated[str | None, column("The column of the classes: importance is then that of their loss.")] = None,

@@ -65,7 +65,7 @@ def heads(
     study: CorpusSettings = settings(
         importance=importance,
         ablation=ablation,
-        loss=question.choose("words", "one of them, or none for hidden pieces"),
+        loss=question.choose("words", "one of them, or none for masked tokens"),
         word=question.word,
         columns=question.columns,
         method=method,

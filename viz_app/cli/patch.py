@@ -61,7 +61,9 @@ def patch(
     reverse: Annotated[
         bool, option("Read the source, with parts of TEXT; positions are those of the source.", "--reverse")
     ] = False,
-    estimate: Annotated[bool, option("What the estimate from one pass there and back misses.", "--estimate")] = False,
+    estimate: Annotated[
+        bool, option("Error of the estimate from one forward and one backward pass.", "--estimate")
+    ] = False,
     band: Annotated[bool, option(f"Mark what {RANDOM_TEXTS} random texts do as well.", "--band")] = False,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     out: Annotated[Path | None, output_file(f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")] = None,

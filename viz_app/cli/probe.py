@@ -72,7 +72,7 @@ def _print_depths(depths: list[ProbeDepth]) -> None:
     columns = dict(COLUMNS)
     has_erasure = not math.isnan(depths[0].figures["erased"][0])
     if has_erasure:
-        columns |= {"erased": ".1%", "hidden words' loss": ""}
+        columns |= {"erased": ".1%", "masked-word loss": ""}
     rows = []
     for depth in depths:
         mean = {name: values[0] for name, values in depth.figures.items()}

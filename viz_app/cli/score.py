@@ -70,7 +70,9 @@ def _print_pairs(model: str, device: str, pairs: list[PairRow], variant: str) ->
     preferred = [pair_score.preferred for pair_score in scores if pair_score.preferred is not None]
     if preferred:
         first = preferred.count("first")
-        shared.note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(preferred):,} pairs")
+        shared.note(
+            f"{loaded.name} assigns the first sentence the higher score in {first:,} of {len(preferred):,} pairs"
+        )
     if unknown := mostly_unknown(scores):
         shared.mark_unknown_as_reported()
         shared.note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")

@@ -74,8 +74,8 @@ Cuts = Annotated[
     str,
     typer.Option(
         metavar="CUTS",
-        help="Arrows to cut, as an address has them: 2.3:q4>k7,8:r is L2 H3, from token 4 to 7 and 8, the rest of the "
-        "row growing (x: staying as it was); all:q4>k7:r in all layers; _ between several.",
+        help="Attention edges to block, as in an address: 2.3:q4>k7,8:r blocks tokens 7 and 8 for token 4 in L2 H3. "
+        "r renormalises the rest of the row, x leaves it unchanged. all:q4>k7:r is for all layers. Separate with _.",
     ),
 ]
 FileOfTexts = Annotated[
@@ -357,5 +357,5 @@ def resumable(state: Path, explanation: str = "") -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if state.exists():
-            note(f"stopped: {explanation}the same command goes on")
+            note(f"stopped: {explanation}run the same command again to resume")
         raise

@@ -116,7 +116,7 @@ class TuningRun:
             busy = next((place for place, process in _processes.items() if process.poll() is None), None)
             if busy is not None or self.is_running:
                 name = self.name if busy is None else busy.name
-                raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
+                raise Refused(f"the run {name!r} is in progress, and only one runs at a time: stop it first")
             if not _processes:
                 threading.Thread(target=_stop_runs_with_server, name="headlight-runs-leave", daemon=True).start()
             _processes[self.folder.resolve()] = _start_process(self.folder, request)
@@ -139,7 +139,7 @@ class TuningRun:
                 raise Refused(f"{self.folder} is no run of this page: it stays as it is")
             _ = self.request  # raises Refused for a folder that is not that of a run
             if self.is_running or is_locked(self.folder):
-                raise Refused(f"the run {self.name!r} goes on now: stop it before it is deleted")
+                raise Refused(f"the run {self.name!r} is in progress: stop it before it is deleted")
             _processes.pop(self.folder.resolve(), None)
             shutil.rmtree(self.folder)
 

@@ -112,7 +112,7 @@ def check_length(tokens: int, sentence: Phrase, maximum: int = MAX_TOKENS, **val
 def require_word_head(context: CheckContext) -> CheckContext:
     """Return the context. Raises Refused for a model that does not predict words."""
     if not context.loaded.has_head("words"):
-        raise Unsuitable("this model was not trained to guess hidden words: choose another model")
+        raise Unsuitable("this model was not trained to predict masked words: choose another model")
     return context
 
 

@@ -180,9 +180,9 @@ class Encoding:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Tokens for display; a masked one has its original token, such as "door, hidden"."""
+        """Tokens for display; a masked one has its original token, such as "door (masked)"."""
         masked = [self.masked_piece(position) for position in range(len(self))]
-        return tuple(t if m is None else f"{m}, hidden" for t, m in zip(self.tokens, masked, strict=True))
+        return tuple(t if m is None else f"{m} (masked)" for t, m in zip(self.tokens, masked, strict=True))
 
     def _is_continuation(self, position: int) -> bool:
         """Return whether the token at a position continues the word of the previous token."""

@@ -92,13 +92,13 @@ def _python_texts(path: Path, root: Path) -> Iterator[UiString]:
     for node in ast.walk(tree):
         if id(node) in docstrings or id(node) in inside:
             continue
-        text = None
+        text: str | None = None
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
         elif isinstance(node, ast.JoinedStr):
             inside |= {id(part) for part in node.values}
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values)
-        if text is not None and is_prose(text):
+        if isinstance(node, ast.expr) and text is not None and is_prose(text):
             yield UiString(str(path.relative_to(root)), node.lineno, text)
 
 

@@ -154,7 +154,7 @@ class Comparison:
     def _token(self, position_before: int, position_after: int) -> Token:
         label_before = self.before.encoding.labels[position_before]
         label_after = self.after.encoding.labels[position_after]
-        is_same = label_after == label_before or label_after.casefold() == f"{label_before}, hidden".casefold()
+        is_same = label_after == label_before or label_after.casefold() == f"{label_before} (masked)".casefold()
         return Token(
             label_after if is_same else f"{label_before}→{label_after}",
             position_before,

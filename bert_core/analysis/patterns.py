@@ -129,13 +129,13 @@ def sort_heads(figures: np.ndarray) -> np.ndarray:
 
 
 def readable_word(encoding: Encoding, unit: Sequence[int]) -> str:
-    """Join the word pieces of one word. A masked word has its original pieces and a note: "door, hidden"."""
+    """Join the word pieces of one word. A masked word has its original pieces and a note: "door (masked)"."""
     original_pieces = [encoding.masked_piece(position) for position in unit]
     tokens = (
         encoding.tokens[position] if piece is None else piece
         for position, piece in zip(unit, original_pieces, strict=True)
     )
-    return join_pieces(tokens) + ", hidden" * (original_pieces[0] is not None)
+    return join_pieces(tokens) + " (masked)" * (original_pieces[0] is not None)
 
 
 @renamed_parameters(what="kind")

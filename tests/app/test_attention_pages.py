@@ -417,7 +417,7 @@ def test_hiding_a_word_is_compared_head_by_head(
     difference = after - before
     assert np.abs(sent.drawn() - difference[1, 0]).max() < 1 / 250
     assert sent.large["limit"] == pytest.approx(np.abs(difference).max()) and sent.large["signed"]
-    assert sent.large["queries"][2][0] == "cat, hidden"
+    assert sent.large["queries"][2][0] == "cat (masked)"
     table = app.dataframe[0].value
     first = np.unravel_index(np.abs(difference).argmax(), difference.shape)
     assert table["head"][0] == f"L{first[0]} H{first[1]}"

@@ -79,7 +79,7 @@ def test_neurons_are_listed_at_one_place(headlight: Run, loaded: LoadedModel, tm
     code, printed, _ = headlight(
         "patch", TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "5.4", "--device", "cpu", "--out", out
     )
-    assert code == 0 and "the 12 of 1,536 neurons of L5 at his, hidden (4)" in printed
+    assert code == 0 and "the 12 of 1,536 neurons of L5 at his (masked) (4)" in printed
     listed = [line.split() for line in printed.splitlines() if line.startswith("neuron ")]
     order = np.argsort(-np.abs(effects), kind="stable")[:12]
     assert [int(number) for _, number, _ in listed] == order.tolist()
@@ -147,7 +147,7 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
     )
     assert code == 0 and "man → none" in printed and "only in the source: old, woman" in err
     with out.open(newline="") as lines:
-        assert [row["source_token"] for row in csv.DictReader(lines)][2:5] == ["", "lost", "his, hidden"]
+        assert [row["source_token"] for row in csv.DictReader(lines)][2:5] == ["", "lost", "his (masked)"]
 
 
 @pytest.mark.slow

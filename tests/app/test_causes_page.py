@@ -126,7 +126,7 @@ def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> Non
     """The same word is hidden in both, and what has no partner is named."""
     app = start(**THEIRS, source="The old woman lost his hat.")
     drawn_rows = json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]["yaxis"]["ticktext"]
-    assert [row.strip() for row in drawn_rows][2:5] == ["man → none", "lost", "his, hidden"]
+    assert [row.strip() for row in drawn_rows][2:5] == ["man → none", "lost", "his (masked)"]
     app = start(**THEIRS, source="The old woman lost his hat.", place="2.3")
     assert "Nothing could be put in at man → none at L2: no word of the source stands for it" in words(app)
     assert "only in the text: “man”" in words(app) and "only in the source: “old”, “woman”" in words(app)

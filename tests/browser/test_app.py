@@ -170,7 +170,7 @@ def test_the_list_of_examples_closes_when_one_is_taken(app: str, page: Page) -> 
     opened(page, app, text=TEXT)
     for hidden, text in (
         ("capital, hidden; B follows", "Paris is the capital of France."),
-        ("pocket, hidden", "He put"),
+        ("pocket (masked)", "He put"),
     ):
         page.get_by_role("button", name="Examples").click()
         listed = page.get_by_test_id("stPopoverBody")

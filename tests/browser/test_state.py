@@ -36,9 +36,13 @@ def test_a_typed_sentence_has_a_mask_a_target_and_a_figure(app: str, page: Page)
     assert page.get_by_label("Second sentence", exact=True).input_value()
     type_sentence(page, "Nobody was waiting there.")
     assert masked_tokens(page) == ["waiting (masked)"]
-    expect(page.get_by_text("“waiting” is masked; click another word to mask it.")).to_be_visible()
+    expect(page.get_by_text("“waiting” is masked; click another word to mask that one instead.")).to_be_visible()
     expect(page.get_by_label("Second sentence", exact=True)).to_have_value("")
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    page.get_by_role("button", name="there").click()
+    assert masked_tokens(page) == ["there (masked)"], "a mask that was not chosen moves"
+    page.get_by_role("button", name="nobody").click()
+    assert masked_tokens(page) == ["nobody (masked)", "there (masked)"], "one that was chosen stays"
 
 
 def test_a_word_that_stays_in_the_sentence_stays_masked(app: str, page: Page) -> None:

@@ -185,8 +185,18 @@ def test_words_can_be_masked(tokenizer: Tokenizer) -> None:
     assert [masked.input_ids[i] for i in masked.mask_positions] == [tokenizer.id_of("[MASK]")] * 4
     assert (masked.offsets, masked.words, masked.sides) == (encoding.offsets, encoding.words, encoding.sides)
     assert masked.word_text(1) == "unbelievable"
-    named = ("[CLS]", "the", "un, hidden", "##believ, hidden", "##able, hidden", "cat", "[SEP]", "dog, hidden", "[SEP]")
-    assert masked.labels == named
+    named = (
+        "[CLS]",
+        "the",
+        "un (masked)",
+        "##believ (masked)",
+        "##able (masked)",
+        "cat",
+        "[SEP]",
+        "dog (masked)",
+        "[SEP]",
+    )
+    assert masked.labels == tuple(named)
     typed = tokenizer.encode("a [MASK]")
     assert typed.labels == typed.tokens and typed.masked_piece(2) is None
     assert encoding.mask_positions == ()

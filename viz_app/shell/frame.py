@@ -34,9 +34,9 @@ from viz_app.shell.selection import (
     NO_TOKENS,
     SELECTION,
     Selection,
+    mask_again,
     open_example_text,
     toggle_mask,
-    words_to_mask,
 )
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 from viz_app.shell.view import current_view, page_place, write_note
@@ -182,10 +182,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
             st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
     if (texts := state.get(MASKED_TEXTS)) and loaded.has_head("words") and not original.mask_positions:
-        state.masked = words_to_mask(original, texts)
-        if state.masked:
-            names = ", ".join(f"“{escape_markdown(original.word_text(word)[:40])}”" for word in state.masked)
-            write_note(translate("{names} is masked; click another word to mask it.").format(names=names))
+        mask_again(original, texts)
     state.pop(MASKED_TEXTS, None)
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)

@@ -22,6 +22,7 @@ from viz_app.shell import examples
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Batch
+from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
@@ -32,6 +33,8 @@ NO_TOKENS = ("query", ())
 KEPT_PREDICTIONS = 20  # words for a gap that are kept
 BATCHED_TOKENS = 64  # tokens of a text that is read together with others
 SELECTION = "_question"  # what the page asks about; None on a page that is not about the text
+AUTOMATIC_MASK = "_automatic_mask"  # words that were masked because the text changed; a click moves this mask
+MAX_WORD_CHARACTERS = 40  # of a word in a sentence
 EXAMPLES = "examples_open"  # whether the list of examples is open
 
 
@@ -152,8 +155,14 @@ def is_current_example(example: Example) -> bool:
 
 
 def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
-    """Mask the clicked word, or show it again. first_word: see `Selection`."""
-    st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {first_word + click.word}))
+    """Mask the clicked word, or show it again; a mask that the visitor did not choose moves there.
+
+    first_word: see `Selection`.
+    """
+    state, word = st.session_state, first_word + click.word
+    automatic = state.pop(AUTOMATIC_MASK, None)
+    moves = automatic is not None and state.masked == automatic and word not in automatic
+    state.masked = (word,) if moves else tuple(sorted(set(state.masked) ^ {word}))
 
 
 def longest_word(original: Encoding) -> int:
@@ -162,16 +171,19 @@ def longest_word(original: Encoding) -> int:
     return max(words or range(original.word_count), key=lambda word: len(original.word_text(word)))
 
 
-def words_to_mask(original: Encoding, texts: Collection[str]) -> tuple[int, ...]:
-    """Return the words to mask in a new text: those masked in the previous one, or else the longest word.
+def mask_again(original: Encoding, texts: Collection[str]) -> None:
+    """Mask the words of a new text that were masked in the previous one, or else its longest word, and say so.
 
     texts: of the words that were masked.
     """
-    if not original.word_count:
-        return ()
+    state = st.session_state
     words = {original.word_text(word).casefold(): word for word in reversed(range(original.word_count))}
-    kept = {words[text.casefold()] for text in texts if text.casefold() in words}
-    return tuple(sorted(kept or {longest_word(original)}))
+    state.masked = tuple(sorted({words[text.casefold()] for text in texts if text.casefold() in words}))
+    if not state.masked and words:
+        state.masked = state[AUTOMATIC_MASK] = (longest_word(original),)
+    if state.masked == state.get(AUTOMATIC_MASK):
+        word = escape_markdown(original.word_text(state.masked[0])[:MAX_WORD_CHARACTERS])
+        st.caption(translate("“{word}” is masked; click another word to mask that one instead.").format(word=word))
 
 
 def parse_words(value: str) -> tuple[int, ...]:

@@ -102,7 +102,7 @@ def _labels(task: Task, tag: str) -> dict[str, str]:
         "number": translate("How many {unit}?", tag=tag).format(unit=task.unit),
         "hint": translate("Hint", tag=tag),
         "true": translate("What is true", tag=tag),
-        "on": translate("Where to look on:", tag=tag),
+        "on": translate("Explore further:", tag=tag),
         "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
     }
 

@@ -25,7 +25,7 @@ from viz_app.shell import classroom, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
 from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import PAGE, error_boundary
-from viz_app.shell.handouts import handout_work
+from viz_app.shell.handouts import handout_work, question_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.lesson_records import page_context, prediction_context
@@ -368,6 +368,19 @@ def _loaded() -> LoadedModel | None:
         return loaded_model(st.session_state.model)
     except Refused:
         return None
+
+
+def draw_question_figure(content: Lesson, model: str) -> None:
+    """Draw what the question refers to, as its page shows it: the figures, or examples from a corpus."""
+    made = poll(question_work(content, loaded_model(model), language())).value
+    if made is None:
+        return
+    pictures, examples = made
+    with st.container(key="class_figure", gap="small"):
+        for picture in pictures:
+            st.image(picture.svg.decode(), caption=escape_markdown(picture.alt), width="stretch")
+        if examples:
+            st.markdown("\n\n".join(map(escape_markdown, examples)))
 
 
 def request_verdict(task: Task, context: CheckContext, answer: Answer | None) -> Verdict | None:

@@ -271,3 +271,22 @@ def test_what_was_answered_can_be_taken_along(monkeypatch: pytest.MonkeyPatch) -
     files.clear()
     known(visited("learn"))
     assert not files
+
+
+@pytest.mark.parametrize(("name", "alt"), [("both_sides", "words at position"), ("grammar", "all heads")])
+def test_the_figure_of_the_question_is_on_phone_and_projector(name: str, alt: str) -> None:
+    """Student and teacher see the figure to which the question refers, before and during the vote."""
+    app, group = opened(name)
+    phone = student(group)
+    for _ in ("wait", "ask"):
+        for page in (app, phone):
+            captions = [image.caption for element in page.get("imgs") for image in element.proto.imgs]
+            assert any(alt in caption for caption in captions) and not page.exception
+        app = clicked(app, "class_key_1") if not group.state().vote else app
+        phone = settled(phone.run())
+
+
+def test_the_examples_of_the_question_are_on_the_phone() -> None:
+    """A question about a head over a corpus shows its examples."""
+    _, group = opened("ten_looks")
+    assert "\n10. " in words(student(group))

@@ -25,7 +25,10 @@ BESIDE = {
 }  # fmt: skip
 # Words that no reader of seventeen need know, as pages say them.
 TECHNICAL = """
-activation, ALTI, AOPC, attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
+ablation, activation, activation function, activation patching, ALTI, AOPC, attribution, attention knockout, baseline,
+CKA, control task, faithfulness, hidden state, LEACE, MLM, MLM head, multi-head attention, NSP, residual stream,
+value-weighted attention, word embedding, word head,
+attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
 trees, depth, dot product, effective attention, effective rank, embedding, embeddings, entropy, feed-forward,
 feed-forward neuron,
 fine-tuning, flow, gate, GlobEnc, gradient, gradients, head, heads, importance, integrated gradients, Jensen-Shannon,
@@ -33,11 +36,19 @@ key, KL, layer, layers, layer norm, length brought, linear probe, probes, log-pr
 loss, masked out, [MASK],
 nats, norms of attention, occlusion, [PAD], padding, parameters, patch, patches, perplexity, piece, pieces, plan,
 pooled vector, pre-training, PCA, probability, prune, pruned, pseudo-log-likelihood, query, random orders, random
-rankings, rank, rank correlation, removal, residual connection, role, rollout, saliency, segment, selectivity,
+rankings, rank, rank correlation, residual connection, role, rollout, saliency, segment, selectivity,
 sensitive,
 sensitivity, [SEP], sink, slope, softmax, Spearman, standard deviation, state, states, sufficiency, target, token,
 tokens, treebank, tuned lens, UMAP, [UNK], value vectors, value zeroing, variance, vector, vectors, vocabulary
 """
+SYNONYMS = {"ablation": "ablation", "BertViz": "attention", "multi-head": "multi-head attention", "removal": "ablation"}
+# A word in two senses is marked on the pages of its sense alone: (word, page) and the term, or None.
+SENSES = {
+    ("the band goes from its worst split", "probes"): None, ("inside the band", "why"): "band",
+    ("the words are a slope", "neurons"): None, ("its slope", "heads"): "slope",
+    ("a patch of the picture", "images"): "patch", ("a patch", "causes"): None,
+    ("the word head", "finetune"): "MLM head", ("its activation", "profiles"): "activation",
+}  # fmt: skip
 HOSTILE = '<img src=x onerror=alert(1)> </abbr><script>alert(1)</script> \\<b> `<i>` " onfocus=alert(1) head &lt;u&gt;'
 
 
@@ -55,12 +66,20 @@ def strings(path: Path) -> Iterator[str]:
             yield node.value
 
 
+# Terms that are looked up, and that their page need not say.
+LOOKED_UP = {
+    *("ablation", "activation patching", "attention knockout", "faithfulness", "residual stream", "MLM", "MLM head"),
+    *("NSP", "CKA", "LEACE", "control task", "multi-head attention", "word embedding", "value-weighted attention"),
+    *("activation function", "attribution"),
+}
+
+
 def said_on(path: str) -> set[str]:
     """The terms that a page says, by their names."""
     files = [*(ROOT / "viz_app" / "pages" / path).glob("*.py"), *(ROOT / name for name in BESIDE.get(path, ()))]
     texts = [text for file in files for text in strings(file)]
     texts.append((ROOT / "viz_app" / "texts" / "en" / f"{path}.toml").read_text("utf-8"))
-    return {term.name for text in texts for *_, term in first_uses(text)}
+    return {term.name for text in texts for *_, term in first_uses(text, page=path)}
 
 
 @pytest.mark.parametrize("tag", LANGUAGES)
@@ -73,13 +92,14 @@ def test_every_term_is_one_sentence_and_no_form_stands_for_two(tag: str) -> None
         assert re.fullmatch(r"[A-ZÄÖÜ](?:[^.?!]|\.(?=\d))*\.", term.meaning), term.name
         assert len(term.meaning) <= 200 and bool(term.source) == term.link.startswith("https://"), term.name
         assert [found[:2] for found in first_uses(term.name, tag)] == [(0, len(term.name))]
+        assert not {name.casefold() for name in term.synonyms} & of_forms.keys(), term.name
 
 
 @pytest.mark.parametrize("path", sorted({term.page for term in terms()}))
 def test_the_page_of_a_term_says_it(path: str) -> None:
     """No entry leads to a page that does not use the word, and none to a page that is not there."""
     assert path in {page.path for page in PAGES}
-    assert {term.name for term in terms() if term.page == path} <= said_on(path)
+    assert {term.name for term in terms() if term.page == path} - LOOKED_UP <= said_on(path)
 
 
 def test_every_technical_word_has_its_entry_and_every_entry_is_such_a_word() -> None:
@@ -103,6 +123,14 @@ def test_a_text_marks_each_term_once_and_its_longest_form() -> None:
     assert said == {"head", "layer"} and "<abbr" not in mark_terms("Layers have heads.", said)
     assert re.findall(r"\*\*(.*?)\*\*", help_on_terms("Logit lens and entropy") or "") == ["logit lens", "entropy"]
     assert help_on_terms("Nothing of this kind") is None
+
+
+@pytest.mark.parametrize(("text", "path"), SENSES)
+def test_a_word_in_another_sense_is_not_explained(text: str, path: str) -> None:
+    """A page that uses a word in a sense of its own has no tooltip of the other sense."""
+    found = [term.name for *_, term in first_uses(text, page=path)]
+    wanted = SENSES[text, path]
+    assert wanted in found if wanted else not {"band", "slope", "patch"} & set(found)
 
 
 @pytest.mark.parametrize("written", [escape_markdown(HOSTILE), HOSTILE])
@@ -147,8 +175,10 @@ def test_every_coloured_box_has_its_terms_explained() -> None:
 
 def test_what_is_looked_for_finds_its_word_first() -> None:
     """The address names a word, in any case and form; what nothing is like gets one sentence."""
-    assert [term.name for term in find_terms("HEADS")] == ["head"]
+    assert [term.name for term in find_terms("HEADS")] == ["head", "MLM head"]
     assert [term.name for term in find_terms("lens")] == ["logit lens", "tuned lens"]
+    for typed, name in SYNONYMS.items():
+        assert find_terms(typed)[0].name == name, typed
     assert find_terms("attention")[0].name == "attention" and list(find_terms("")) == list(terms())
     app = settled(visited("glossary", term="entropy"))
     assert "**entropy**: How spread out" in words(app) and "**head**" not in words(app)

@@ -25,8 +25,9 @@ from viz_app.lessons.checks.context import Unsuitable
 from viz_app.lessons.parsing import FOLDER, folder_faults, lesson_of, lessons, parse_translation
 from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
-from viz_app.pages.learn.page import COURSES
+from viz_app.pages.learn.page import COURSES, READING
 from viz_app.shell import examples, language, panel, view
+from viz_app.shell.frame import ENGLISH_ONLY
 from viz_app.shell.language import translations
 from viz_app.shell.markdown import error_sentence, escape_markdown
 from viz_app.shell.params import GROUPS
@@ -44,14 +45,23 @@ THE_SAME = {
     "Text",
     "Token",
     "Start",
+    "Attribution",
+    "Probing",
+    "Pruning",
 }  # names, and words that German has too
 UNSAID = r"^(page|address|answer|check|course|number|minutes|source|link|form) .*\n"  # lines of a lesson
 APP = Path(__file__).parents[2] / "viz_app"
+# Title and line of pages that are separate from Layers and Score.
+SEPARATE_PAGES = {
+    "search": ("Corpus search", "Similar tokens and similar head behaviour"),
+    "similarity": ("Sentence similarity", "Cosine of two texts, and what makes them similar"),
+}
 # Where what is said does not stand in the call itself, what it may be.
 TABLES: Mapping[str, tuple[str, ...]] = {
-    "page.title": tuple(page.title for page in PAGES),
-    "page.question": tuple(page.question for page in PAGES),
-    "page.subtitle": tuple(page.subtitle for page in PAGES if page.subtitle and page.path in ("start", "glossary")),
+    "page.title": (*(page.title for page in PAGES), *(title for title, _ in SEPARATE_PAGES.values())),
+    "page.line": (*(page.line for page in PAGES if page.line), *(line for _, line in SEPARATE_PAGES.values())),
+    "READING": (READING,),
+    "ENGLISH_ONLY": (ENGLISH_ONLY,),
     "group": GROUPS,
     "st.session_state[lesson.PAGES][view.page].title": (),
     "COURSES[course]": tuple(COURSES.values()),
@@ -193,9 +203,11 @@ def test_a_term_is_explained_in_the_language_that_is_chosen() -> None:
     for typed in ("kopf", "head"):
         app = settled(visited("glossary", term=typed, lang="de"))
         assert "**Kopf** (head): Einer der Teile einer Schicht" in words(app) and not app.exception
-        assert "Was bedeutet dieses Wort?" in words(app) and "Jedes Fachwort der Seiten" in words(app)
+        assert "Jedes Fachwort der App in einem Satz" in words(app)
         assert "also:" not in words(app)
-    assert "Keines der 88 Wörter hier ist wie „zebra“." in words(settled(visited("glossary", term="zebra", lang="de")))
+    assert f"Keines der {len(terms())} Wörter hier ist wie „zebra“." in words(
+        settled(visited("glossary", term="zebra", lang="de"))
+    )
     app = settled(visited("layers", text="She opened the door.", lang="de"))
     marks = [mark for one in app.caption for mark in re.findall(r'data-says="([^"]*)"', one.value)]
     assert any(mark.startswith("Tiefe (depth): Wie weit oben") for mark in marks)
@@ -223,7 +235,7 @@ def test_a_language_is_chosen_by_the_address_and_stays_on_every_page() -> None:
     german = lesson_of("the_bin", "de")
     app = settled(visited("learn", lang="de"))
     assert not app.exception and not app.error and app.query_params["lang"] == "de"
-    assert german.question in words(app) and "Was möchtest du herausfinden?" in words(app)
+    assert german.question in words(app) and "Als Nächstes für dich:" in words(app)
     app = settled(visited("roles", **german.predict.view.address, lang="de", lesson="the_bin"))
     assert not app.exception and german.question in words(app) and "Was erwartest du?" in words(app)
     assert {"Satz", "Zweiter Satz"} <= {one.label for one in app.text_input}
@@ -234,8 +246,9 @@ def test_a_language_is_chosen_by_the_address_and_stays_on_every_page() -> None:
     app.session_state.lang = "en"
     settled(app.run())
     assert "Find another one than L3 H2" in words(app) and "lang" not in app.query_params
-    heading = settled(visited("heads", lang="de")).header[0].value
-    assert heading == "Auf welche Köpfe kommt es an, und was, wenn sie fehlten?"
+    app = settled(visited("heads", lang="de"))
+    assert app.title[0].value == "Ablation von Köpfen"
+    assert "Diese Seite gibt es nur auf Englisch; die Fachwörter sind erklärt." in words(app)
     app = settled(visited("learn", lang="xx"))
     assert "The link says lang='xx', which is not possible: one of en, de" in words(app)
 

@@ -139,7 +139,7 @@ def test_a_bug_of_the_page_takes_no_lesson_away(monkeypatch: pytest.MonkeyPatch)
 def test_a_step_is_done_when_the_record_says_so(bin_lesson: AppTest) -> None:
     """The lesson's own head is not another one; a head of the map that looks at [CLS] is, and then the truth opens."""
     app = bin_lesson
-    assert "Find another one than L3 H2" in words(app) and button(app, "lesson_next").label == "Go on without it"
+    assert "Find another one than L3 H2" in words(app) and button(app, "lesson_next").label == "Skip"
     app.session_state.head = (4, 3)
     settled(app.run())
     assert "Done: L4 H3" in words(app) and button(app, "lesson_next").label == "See what is true"

@@ -181,7 +181,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("predict", {"text": " "}, "There is no text", ("text", FIRST_EXAMPLE.text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
-        ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
+        ("roles", {"text": "A small word.", "removal": "importance"}, "There is no target yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
         ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", sides.EXAMPLE_TEXT)),
@@ -450,7 +450,8 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
     attention = capture(loaded, encoding).attention
     figures = head_figures(attention, encoding)
     role = roles_of_heads(figures)[2][4]
-    assert role is not None and f"L2 H4 {ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})" in words(app)
+    assert role is not None and f"L2 H4 {ROLE_DESCRIPTIONS[role.name]}" in words(app)
+    assert f"{role.score:.0%} of its attention" in words(app) or f"{role.score:.2f}" in words(app)
     assert f"confidence **{figures['confidence'][2, 4]:.2f}**" in words(app)
     other = nearest_heads(head_distances(attention), 2 * 12 + 4)[0]
     saying(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
@@ -467,23 +468,22 @@ def test_the_card_of_a_head_says_what_its_sink_does() -> None:
     layer, head = kinds["nothing"]
     app = saying(roles_page(head=f"{layer}.{head}", text=text, masked="1"), "Jensen-Shannon")
     said = words(app)
-    assert f"(0), {found.share[layer, head]:.0%} of its" in said
-    assert "where it looks there, it does nothing" in said and "by its" in said
-    assert f"{found.length[layer, head]:.2f} times as long" in said
+    assert f"**Attention sink:** {found.share[layer, head]:.0%} of its attention goes to" in said
+    assert "almost no effect (no-op)" in said and f"{found.length[layer, head]:.2f} times as long" in said
     layer, head = kinds[""]
     app = saying(roles_page(head=f"{layer}.{head}", text=text, masked="1"), "Jensen-Shannon")
-    assert "looks mostly at" not in words(app)
+    assert "sink" not in words(app)
 
 
-def test_three_judges_of_a_head_stand_beside_each_other() -> None:
-    """Importance and confidence at once, removal when asked for, with how well the others rank it."""
-    app = saying(roles_page(), "How much does each head matter for the answer?")
-    assert "Rank correlation with removal" not in words(app) and "**Removal**" not in words(app)
-    saying(
-        app.toggle(key=key_of(app, "removal")).set_value(True).run(),
-        "Rank correlation with removal (Spearman): importance",
-    )
-    without = saying(roles_page(text="A word."), "There is nothing to explain yet, so heads have no importance")
+def test_one_control_selects_what_is_shown_of_every_head() -> None:
+    """The map of roles first, then importance, confidence, and ablation with how well the others rank it."""
+    app = saying(roles_page(), "Its importance for the target is")
+    assert "Rank correlation with ablation" not in words(app) and "close together" in words(app)
+    shown = app.segmented_control(key=key_of(app, "removal"))
+    saying(shown.set_value("importance").run(), "absolute gradient of the target")
+    saying(app.segmented_control(key=key_of(app, "removal")).set_value("1").run(), "Without it the target changes by")
+    assert "Rank correlation with ablation (Spearman): importance" in words(app)
+    without = saying(roles_page(text="A word.", removal="importance"), "There is no target yet, so heads have no")
     assert "confidence" in words(without)
 
 
@@ -500,9 +500,9 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_table(own, folder / "d.parquet")
     write_table(dataclasses.replace(own, weights="0" * 16), folder / "e.csv")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
-    app = saying(roles_page(over="file"), "Does the gradient predict the cost of removal? Rank correlation")
+    app = saying(roles_page(over="file"), "Rank correlation of the gradient with the change of the loss")
     assert "12 texts with 340 tokens, whose loss is 2.500 nats per text" in words(app)
-    assert "What its removal costs, by mean" in app.selectbox(key=key_of(app, "file_figure")).options
+    assert "Change of the loss without it, mean ablation" in app.selectbox(key=key_of(app, "file_figure")).options
     app.selectbox(key=key_of(app, "table")).set_value("b.parquet").run()
     assert not app.exception
     assert "The table was made with another (6 layers of 12 heads), but the model here is headlight-mini" in words(app)
@@ -529,26 +529,22 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
     app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()
     app = settled(next(b for b in app.button if b.label.startswith("Measure the first")).click().run(), "stop_here")
     assert not app.exception and "No text in 2 lines" in said(app.error[0])
-    app = roles_page(over="file")
-    next(b for b in app.button if b.label == "Take four example sentences").click().run()
-    assert [b for b in app.button if b.label.startswith("Measure the first 4 lines, about ")] and not app.error
+    saying(roles_page(over="file"), "a mean over 4 texts with ")
 
 
-def test_the_example_trees_are_a_treebank_whose_relations_are_found() -> None:
-    """One click gives sixty sentences with their trees, and the table of relations."""
-    app = roles_page(over="treebank")
-    next(b for b in app.button if b.label == "Take sixty example sentences").click().run()
-    saying(app, "60 sentences. “found”: for how many words")
+def test_the_example_treebank_is_analysed_at_once() -> None:
+    """Sixty sentences with their trees, the table of relations, and a sentence about the selected head."""
+    app = saying(roles_page(over="treebank"), "60 sentences. “found” is the share of words")
+    assert "**det**: L0 H0 finds" in words(app) and "The best head is L" in words(app)
     shown = app.dataframe[0].value
     assert {"det", "nsubj", "obj", "case", "amod", "conj"} <= set(shown["relation"]) and not app.error
 
 
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are those of the library; a head's card says what it finds; a broken file is one sentence."""
-    app = roles_page(over="treebank")
-    assert "Upload sentences with their dependency trees" in words(app)
+    app = settled(roles_page(over="treebank"))
     app.file_uploader(key="treebank#file").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
-    saying(app, "12 sentences. “found”: for how many words")
+    saying(app, "12 sentences. “found” is the share of words")
     loaded = load("headlight-mini", device="cpu")
     rows = track_relations(loaded, sentences()).rows()
     shown = app.dataframe[0].value
@@ -578,11 +574,10 @@ def test_roles_of_a_model_that_has_lost_heads(
     bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     app = saying(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Rank correlation with")
-    assert "of 2 heads have none of these roles" in words(app)
     assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
     gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 was pruned")
-    assert "Most similar heads" not in words(gone)
+    assert "Jensen-Shannon" not in words(gone)
 
 
 @pytest.mark.parametrize(("page", "address", "labels"), [

@@ -25,6 +25,7 @@ from bert_core.studies.profiles import (
     HeadExample,
     NeuronProfile,
     Profiles,
+    TokenExample,
     TokenProfile,
     distinctive_groups,
 )
@@ -43,11 +44,12 @@ from viz_app.export.profiles import (
     token_in_words,
 )
 from viz_app.figures.profiles import share_bars
-from viz_app.pages.profiles import FIRST_HEAD
+from viz_app.pages.profiles.head import first_head
 from viz_app.shell import profiles
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / INSTALLED_FILE
+FIRST_HEAD = first_head(read_profiles(BUNDLED))
 
 
 def bundled_json() -> dict[str, Any]:
@@ -67,6 +69,19 @@ def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
     shares, chances = chart[0], chart[1]["x"]
     names = [text.partition("<br>")[0] for text in shares["hovertext"]]
     return {name: (share, chance) for name, share, chance in zip(names, shares["x"], chances, strict=True)}
+
+
+def sentences(app: AppTest) -> list[str]:
+    """The sentences that the page shows, without their numbers and colours."""
+    (shown,) = (element.proto.body for element in app.get("html") if 'class="sentences"' in element.proto.body)
+    rows = re.findall(r'<span class="number">[^<]*</span><span>(.*?)</span></li>', shown, re.DOTALL)
+    return [html.unescape(re.sub(r"<[^>]*>", "", row)) for row in rows]
+
+
+def example_text(example: HeadExample | TokenExample) -> str:
+    """A sentence as the page shows it: [CLS] or [SEP] behind an arrow."""
+    sink = f" → {example.piece}" if isinstance(example, HeadExample) and example.key is None else ""
+    return re.sub("[‹›«»]", "", mark_example(example)) + sink
 
 
 def test_the_bundled_profiles_are_of_the_bundled_model() -> None:
@@ -107,8 +122,8 @@ def test_a_head_is_shown_beside_chance() -> None:
         assert shown["-1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
         assert len(shown) == len(expected)
     assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
-    assert found.words[0].key in list(app.dataframe[1].value["word"])
-    assert list(app.dataframe[0].value["head"]) == [f"L{layer} H{head}" for layer, head, _ in found.alike]
+    assert found.words[0].key in list(app.dataframe[0].value["word"])
+    assert list(app.dataframe[2].value["head"]) == [f"L{layer} H{head}" for layer, head, _ in found.alike]
     change = found.figures["loss_change"]
     said = words(app).replace("\\", "")
     assert f"by {abs(change):.4f} nats" in said and "2,001 texts of" in said
@@ -116,7 +131,19 @@ def test_a_head_is_shown_beside_chance() -> None:
     shown = read_profiles(BUNDLED).find_head(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
-    assert list(other.dataframe[3].value["sentence"]) == [mark_example(look) for look in shown.tenths[0]]
+    assert sentences(other) == [example_text(look) for look in shown.tenths[0]]
+
+
+def test_the_page_opens_on_what_is_farthest_from_the_baseline() -> None:
+    """A head whose keys are in a syntactic relation, and a frequent word, never a full stop."""
+    found = read_profiles(BUNDLED)
+    app = start()
+    assert app.session_state.head == FIRST_HEAD
+    best = found.find_head(*FIRST_HEAD)
+    assert best.distinctive_groups[0][1].name in ("its governor", "its dependent")
+    app = start(profile_of="token")
+    token = found.find_token(app.session_state.piece)
+    assert token.piece.isalpha() and token.times >= 50
 
 
 def test_a_token_is_shown_beside_any_token() -> None:
@@ -129,9 +156,9 @@ def test_a_token_is_shown_beside_any_token() -> None:
     bars = drawn(app)
     assert list(bars.values()) == [(own, chance) for _, own, chance in one.likeness] and "layer 5" in bars
     tables = [element.value for element in app.dataframe]
-    assert list(tables[0]["token"]) == [piece for piece, _ in one.alike]
-    assert list(tables[1]["word"]) == [word.key for word in one.before] and len(tables[1]) > 0
-    assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in one.tenths[0]]
+    assert list(tables[2]["token"]) == [piece for piece, _ in one.alike]
+    assert list(tables[0]["word"]) == [word.key for word in one.before] and len(tables[0]) > 0
+    assert sentences(app) == [example_text(seen) for seen in one.tenths[0]]
     assert TOKEN_READING.split(":")[0] in words(app)
     app = start(profile_of="token", piece="like", aspect="upos")
     assert drawn(app)["ADP"] == pytest.approx(
@@ -146,7 +173,7 @@ def test_a_token_is_searched_for_from_its_profile() -> None:
     """The button opens the search of the page Layers at the token in its first sentence."""
     example = read_profiles(BUNDLED).find_token("like").tenths[0][0]
     app = start(profile_of="token", piece="like", tenth="1")
-    (button,) = (button for button in app.button if button.label.startswith("Where else is a token like"))
+    (button,) = (button for button in app.button if button.label.startswith("Find tokens similar"))
     button.click().run()
     state = settled(app).session_state
     assert not app.exception and state["text"] == example.text
@@ -172,15 +199,15 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert asked != "sort" and drawn(app)[bar.name] == (bar.share, bar.chance)
     assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], asked)}
     other = next(two for two in found.neurons if two.bars and distinctive_groups(two.bars)[0][0] not in (asked, "sort"))
-    app.segmented_control(key=key_of(app, "aspect")).set_value("sort").run()
+    app.selectbox(key=key_of(app, "aspect")).set_value("sort").run()
     app.selectbox(key=key_of(app, "firing")).set_value((other.layer, other.neuron)).run()
     assert distinctive_groups(other.bars)[0][1].name in drawn(app)  # another is asked anew
     other = found.neurons[7]
     app = start(profile_of="neuron", firing=f"{other.layer}.{other.neuron}", aspect="place")
     assert list(drawn(app)) == [bar.name for bar in other.bars["place"]]
     tables = [element.value for element in app.dataframe]
-    assert list(tables[0]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
-    assert list(tables[-1]["sentence"]) == [mark_example(seen) for seen in (*other.strongest, *other.tenths[-1])]
+    assert list(tables[2]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
+    assert sentences(app) == [example_text(seen) for seen in (*other.strongest, *other.tenths[-1])]
     app = start(profile_of="neuron", firing="0.9999")
     assert "There is no profile of L0 neuron 9999 here" in words(app) and not app.exception
 
@@ -221,18 +248,15 @@ def test_profiles_without_tokens_say_how_to_make_them() -> None:
 def test_one_guesses_before_one_sees() -> None:
     """Ten looks and neither figures nor words; a button shows them."""
     app = start(hidden="1")
-    (looks,) = (one.value.splitlines() for one in app.markdown if one.value.startswith("1. "))
+    looks = sentences(app)
     assert not app.get("plotly_chart") and not app.dataframe and len(looks) == 10
     one = read_profiles(BUNDLED).find_head(*FIRST_HEAD)
     expected = [*one.tenths[-1], *(tenth[0] for tenth in reversed(one.tenths[:-1]))][:10]
-    assert [look.replace("\\", "") for look in looks] == [
-        f"{number}. {mark_example(look)}{'' if look.key else f' → {look.piece}'}"
-        for number, look in enumerate(expected, 1)
-    ]
+    assert looks == [example_text(look) for look in expected]
     assert {look.key is None for look in expected} == {True, False}
-    assert "by chance" not in words(app) and "CC BY-SA" in words(app)
+    assert "baseline" not in words(app).split("How to read")[0] and "CC BY-SA" in words(app)
     next(button for button in app.button if button.label == "Show its profile").click().run()
-    assert app.get("plotly_chart") and len(app.dataframe) == 4
+    assert app.get("plotly_chart") and len(app.dataframe) == 3
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -252,6 +276,8 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     compressed = gzip.compress(json.dumps(kept).encode())
     app.file_uploader(key="own_profiles#file").upload("mine.json.gz", compressed, "application/gzip").run()
     app = settled(app)
+    app.session_state.head = (3, 8)
+    app = settled(app.run())
     assert "There is no profile of L3 H8" in words(app)
     app.session_state.head = (1, 0)
     settled(app.run())
@@ -267,11 +293,11 @@ def test_what_removal_costs_is_said_with_its_doubt() -> None:
     for change, error, says in (
         (0.25, 0.01, "rises by 0.2500 nats (standard error 0.0100)."),
         (-0.25, 0.01, "falls by 0.2500 nats (standard error 0.0100)."),
-        (0.01, 0.01, "rises by 0.0100 nats (standard error 0.0100), which may be by chance."),
+        (0.01, 0.01, "rises by 0.0100 nats (standard error 0.0100), not significant."),
     ):
         figures = {"entropy": 0.0, "loss_change": change, "loss_change_error": error}
         said = figures_in_words(replace(found, measured="7 texts"), replace(one, figures=figures))
-        assert f"Without it the loss {says} Measured over 7 texts." in said and "as of 1.0 tokens" in said
+        assert f"Without it the loss {says} Measured over 7 texts." in said and "evenly over 1.0 tokens" in said
 
 
 def test_looks_are_marked_in_their_sentences() -> None:

@@ -69,7 +69,7 @@ def test_a_page_asks_the_browser_once_and_then_tells_it(monkeypatch: pytest.Monk
     settled(app.run())
     assert json.loads(str(seen[-1]))["the_bin"]["answer"] == 30
     assert "predicted otherwise, tried" in words(app)
-    next(button for button in app.button if button.label == "Forget what I said").click()
+    next(button for button in app.button if button.label == "Reset my answers").click()
     settled(app.run())
     assert seen[-1] == "{}" and "predicted" not in words(app)
 

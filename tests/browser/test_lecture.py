@@ -36,7 +36,7 @@ SEEN = """
     const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 30;
     const all = (selector) => [...document.querySelectorAll(selector)].filter(seen).map(box);
     return {
-        title: [...document.querySelectorAll(".st-key-screen_title h2")].map((node) => {
+        title: [...document.querySelectorAll(".st-key-screen_title :is(h1, h2)")].map((node) => {
             const words = document.createRange(); // without the room that a heading keeps below itself
             words.selectNodeContents(node);
             return box(words);
@@ -103,7 +103,7 @@ def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, page: Page)
     page.get_by_test_id("stSidebar").get_by_text("Lecture mode").click()
     expect(page.locator(".st-key-fold_settings")).to_be_visible()
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
-    assert page.locator(".st-key-screen_title h2").bounding_box()["x"] < 100
+    assert page.locator(".st-key-screen_title :is(h1, h2)").bounding_box()["x"] < 100
     page.locator(".st-key-fold_text button").click()
     expect(page.get_by_label("Sentence", exact=True)).to_have_value("She opened the door and walked in.")
 
@@ -122,3 +122,29 @@ def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(app: str,
             for box in page.locator(f".st-key-screen_{place}").all():
                 assert box.bounding_box()["y"] >= bottom - 1, (width, place)
         assert top < 600, ("the picture begins on the first screen", width)
+
+
+@pytest.mark.parametrize("size", PROJECTORS)
+def test_a_lecture_shows_the_lessons(app: str, page: Page, size: tuple[int, int]) -> None:
+    """In lecture mode the page of all lessons is not blank: each lesson has its height, the next one is in sight."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(f"{app}/learn?lecture=1")
+    cards = page.locator("[class*=st-key-lesson_card_]")
+    expect(cards).to_have_count(13)
+    settled(page)
+    heights = cards.evaluate_all("cards => cards.map((card) => card.getBoundingClientRect().height)")
+    assert min(heights) >= 60, heights
+    following = page.locator(".st-key-next_lesson button").bounding_box()
+    assert following is not None and following["y"] + following["height"] <= size[1]
+
+
+def test_type_of_figures_grows_with_the_type_of_a_lecture(app: str, page: Page) -> None:
+    """A larger projector shows the labels of a figure as much larger as the text beside it."""
+    sizes = {}
+    for size in PROJECTORS:
+        opened(page, app, "predict", size, "?lecture=1")
+        label = page.locator(".st-key-screen_figure .js-plotly-plot text").first
+        root = float(page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)"))
+        sizes[size] = (root, label.evaluate("node => node.getBoundingClientRect().height"))
+    small, large = (sizes[size] for size in PROJECTORS)
+    assert large[1] / small[1] == pytest.approx(large[0] / small[0], rel=0.12), sizes

@@ -18,45 +18,44 @@ from bert_core.studies.profiles import (
     TokenProfile,
 )
 from viz_app.export.markup import render, themed_style
-from viz_app.figures.style import SEQUENTIAL
+from viz_app.figures.style import SEQUENTIAL, shade
 
 Profile = HeadProfile | TokenProfile | NeuronProfile
 MAX_BARS = 12
 CONTEXT_CHARACTERS = 60  # characters of a sentence on either side of the marked tokens
 MAX_GROUPS_NAMED = 3
 QUESTION_TITLES = {
-    **{"offset": "How far on", "kind": "What kind of token", "sort": "What kind of token", "place": "Place"},
-    **{"likeness": "Likeness by depth", "relation": "Relation", "upos": "Part of speech"},
+    **{"offset": "Relative position", "kind": "Kind of token", "sort": "Kind of token", "place": "Position"},
+    **{"likeness": "Self-similarity", "relation": "Relation", "upos": "Part of speech"},
 }
-TYPICALITY_ENDS = ("least usual", "most usual")  # names of the first and last tenth of a token
+TYPICALITY_ENDS = ("least typical", "most typical")  # names of the first and last tenth of a token
 ORDERED_QUESTIONS = ("offset", "place", "likeness")  # questions whose bars keep their order
 GROUP_NAMES = {"punct": "punctuation", "PUNCT": "punctuation"}
 GROUP_PREFIXES = {"sort": "", "place": "token number ", "upos": "the part of speech ", "relation": "the relation "}
 BAR_NAMES = {
-    **{"first": "[CLS]", "end": "[SEP]", "itself": "the token itself", "its word": "another piece of its word"},
+    **{"first": "[CLS]", "end": "[SEP]", "itself": "the token itself", "its word": "another token of its word"},
     **{"added": "[CLS] or [SEP]", "its governor": "the word it depends on"},
-    **{"its dependent": "a word that depends on it", "not tied to it": "a word not tied to it"},
+    **{"its dependent": "a word that depends on it", "not tied to it": "an unrelated word"},
 }
 READING = (
-    "**How to read this:** of every token of the corpus, the one that the head attends to most; a line across each bar "
-    "is where a token drawn from the same sentence would end. Many heads rest on [CLS] or [SEP] wherever they have "
-    "nothing to do, so *most active* counts only the tenth of the tokens to which the head brings most. "
-    "**How it can mislead:** the strongest key is not all of the attention; what a head looks at need not be what it "
-    "is for, which only its removal says; and another corpus gives another profile."
+    "**How to read this:** for every corpus token, the bars show where the head's strongest attention goes. The line "
+    "across each bar is the baseline, a random token of the same sentence. *Most active* is the 10% of tokens with the "
+    "largest head output, because many heads attend to [CLS] or [SEP] by default. **How it can mislead:** the "
+    "strongest key is not all of the attention. What a head attends to need not be what it does for the prediction; "
+    "ablate it to test that. Another corpus gives another profile."
 )
 TOKEN_READING = (
-    "**How to read this:** one piece of the vocabulary, everywhere it stands in the corpus. A bar is its share, a line "
-    "across it that of all tokens. *Likeness* is the mean cosine of two of its states, and the line that of any two "
-    "tokens: where it falls towards the line, the token is what its sentence makes of it. The tenths go from the uses "
-    "whose state is least like the others' to the most usual ones. "
-    "**How it can mislead:** a rare meaning among many uses of a common one looks like an outlier, not like a meaning; "
-    "cosines are high for all tokens where states share a direction; and another corpus gives another profile."
+    "**How to read this:** every occurrence of one token in the corpus; the line across each bar is the baseline, any "
+    "token. *Self-similarity* is the mean cosine of the hidden states of two occurrences. Where the bar falls to the "
+    "line, the token's state depends mostly on its context. **How it can mislead:** a rare sense among many uses of a "
+    "common one looks like an outlier. Cosines are high for all tokens where hidden states share a direction. Another "
+    "corpus gives another profile."
 )
 NEURON_READING = (
-    "**How to read this:** the tenth of all tokens at which the neuron fires most. A bar is their share, a line across "
-    "it that of all tokens. A neuron that fires at one thing has one long bar; most have none. "
-    "**How it can mislead:** the strongest tokens look like a meaning that the other nine tenths do not have; what a "
-    "neuron fires at need not be what it is for; and another corpus gives another profile."
+    "**How to read this:** the 10% of corpus tokens at which the neuron's activation is largest. The line across each "
+    "bar is the baseline, any token. A selective neuron has one long bar; most have none. **How it can mislead:** the "
+    "strongest tokens suggest a meaning that the other nine tenths do not have. What a neuron responds to need not be "
+    "what it does for the prediction. Another corpus gives another profile."
 )
 
 
@@ -64,15 +63,15 @@ def token_in_words(profile: TokenProfile) -> str:
     """Describe how frequent the token is, and at which depth its states are least similar, compared with chance."""
     depth, cosine, chance = min(profile.likeness, key=lambda entry: entry[1] - entry[2])
     return (
-        f"It stands {profile.times:,} times among {profile.tokens:,} tokens ({profile.times / profile.tokens:.2%}). "
-        f"Beside those of any two tokens its states are least alike {depth_name(depth)}: the mean cosine of two is "
-        f"{cosine:.2f}, of any two tokens {chance:.2f}."
+        f"It occurs {profile.times:,} times in {profile.tokens:,} tokens ({profile.times / profile.tokens:.2%}). "
+        f"Its hidden states are most context-dependent {depth_name(depth)}: mean cosine {cosine:.2f}, against "
+        f"{chance:.2f} for random pairs of tokens."
     )
 
 
 def depth_name(depth: int) -> str:
-    """Return where the states of a depth are taken: behind the embeddings (0), or behind a layer."""
-    return "behind the embeddings" if not depth else f"behind layer {depth - 1}"
+    """Return where the hidden states of a depth are taken: at the embeddings (0), or after a layer."""
+    return "at the embeddings" if not depth else f"after layer {depth - 1}"
 
 
 def likeness_bars(profile: TokenProfile) -> tuple[GroupShare, ...]:
@@ -109,27 +108,29 @@ def _place_name(profile: Profile, layer: int, number: int) -> str:
 def neuron_in_words(profile: NeuronProfile) -> str:
     """Describe how often the neuron is active, and which groups of tokens are frequent where it is most active."""
     summary = (
-        f"Its activation is above 0 at {profile.active:.0%} of {profile.tokens:,} tokens, with a mean of "
-        f"{profile.mean:z.2f} (spread {profile.spread:.2f}); at [CLS] and [SEP] the mean is {profile.added_mean:z.2f}."
+        f"Its activation is above 0 at {profile.active:.0%} of {profile.tokens:,} tokens (mean {profile.mean:z.2f}, "
+        f"standard deviation {profile.spread:.2f}; mean at [CLS] and [SEP] {profile.added_mean:z.2f})."
     )
     groups = _describe_groups(
         (GROUP_NAMES.get(bar.name, f"{GROUP_PREFIXES[question]}{bar.name}"), bar)
         for question, bar in profile.distinctive_groups
     )
     if not groups:
-        return f"{summary} Where it fires most, nothing is far above chance."
-    return f"{summary} Where it fires most there is more than chance gives of {', '.join(groups)}."
+        return f"{summary} No group of tokens is far above the baseline where its activation is largest."
+    return f"{summary} Where its activation is largest, more frequent than the baseline: {', '.join(groups)}."
 
 
 def in_words(profile: HeadProfile) -> str:
     """Describe how often the head attends to [CLS] or [SEP], and its most distinctive keys where it is most active."""
-    summary = f"From {profile.sink_share:.0%} of {profile.tokens:,} tokens it looks most at [CLS] or [SEP]."
+    summary = (
+        f"For {profile.sink_share:.0%} of {profile.tokens:,} tokens the strongest attention goes to [CLS] or [SEP]."
+    )
     groups = _describe_groups(
         (_key_group_name(question, bar.name), bar) for question, bar in profile.distinctive_groups if question != "upos"
     )
     if not groups:
-        return f"{summary} Where it is most active, nothing it looks at is far above chance."
-    return f"{summary} Where it is most active it looks at {', and at '.join(groups)}."
+        return f"{summary} Where the head is most active, no group of keys is far above the baseline."
+    return f"{summary} Where the head is most active, it attends to {', to '.join(groups)}."
 
 
 def figures_in_words(profiles: Profiles, profile: HeadProfile) -> str:
@@ -137,16 +138,20 @@ def figures_in_words(profiles: Profiles, profile: HeadProfile) -> str:
     figures, sentences = profile.figures, []
     if "entropy" in figures:
         keys = math.exp(figures["entropy"])
-        sentences.append(f"Entropy of its attention: {figures['entropy']:.2f} nats, as of {keys:.1f} tokens alike.")
+        sentences.append(
+            f"Attention entropy: {figures['entropy']:.2f} nats (as if spread evenly over {keys:.1f} tokens)."
+        )
     if "cls" in figures and "sep" in figures:
         sentences.append(f"{figures['cls']:.0%} of its attention goes to [CLS], {figures['sep']:.0%} to [SEP].")
     if "loss_change" in figures:
         change, error = figures["loss_change"], figures.get("loss_change_error", 0.0)
         verb = "rises" if change > 0 else "falls"
-        unsure = ", which may be by chance" if abs(change) <= 2 * error else ""
+        unsure = ", not significant" if abs(change) <= 2 * error else ""
         sentences.append(f"Without it the loss {verb} by {abs(change):.4f} nats (standard error {error:.4f}){unsure}.")
     elif "importance" in figures:
-        sentences.append(f"The loss has a slope of {figures['importance']:.4f} nats with it (mean size).")
+        sentences.append(
+            f"Mean absolute gradient of the loss with respect to this head: {figures['importance']:.4f} nats."
+        )
     return f"{' '.join(sentences)} Measured over {profiles.measured}." if sentences else ""
 
 
@@ -154,7 +159,7 @@ def _describe_groups(groups: Iterable[tuple[str, GroupShare]]) -> list[str]:
     """Describe the first groups with their shares; of groups with the same name, only the first."""
     texts: dict[str, str] = {}
     for name, bar in groups:
-        texts.setdefault(name, f"{name} ({bar.share:.0%}; by chance {bar.chance:.0%})")
+        texts.setdefault(name, f"{name} ({bar.share:.0%}, chance {bar.chance:.0%})")
     return list(texts.values())[:MAX_GROUPS_NAMED]
 
 
@@ -165,8 +170,9 @@ def _key_group_name(question: str, name: str) -> str:
     offset = int(name.strip("<>"))
     if not offset:
         return "the token itself"
-    tokens = f"{abs(offset)} token{'s' if abs(offset) > 1 else ''}"
-    return f"what stands {tokens} {'before' if offset < 0 else 'after'} it"
+    if abs(offset) == 1:
+        return "the previous token" if offset < 0 else "the next token"
+    return f"the token {abs(offset)} positions {'before' if offset < 0 else 'after'} it"
 
 
 def largest(bars: Sequence[GroupShare], question: str) -> list[GroupShare]:
@@ -174,22 +180,44 @@ def largest(bars: Sequence[GroupShare], question: str) -> list[GroupShare]:
     return list(bars) if question in ORDERED_QUESTIONS else sorted(bars, key=lambda bar: -bar.share)[:MAX_BARS]
 
 
-def mark_example(example: HeadExample | TokenExample) -> str:
-    """Return the sentence around an example, with the ‹query› and the «key» marked; ‹«both»› if they are the same."""
+def example_parts(example: HeadExample | TokenExample) -> list[tuple[str, str]]:
+    """Return the sentence around an example in parts, each "query", "key", "both" or "" (neither)."""
     query, key = (example.at, None) if isinstance(example, TokenExample) else (example.query, example.key)
     spans = [query] if key in (None, query) else sorted([query, key])
     start, end = max(spans[0][0] - CONTEXT_CHARACTERS, 0), min(spans[-1][1] + CONTEXT_CHARACTERS, len(example.text))
-    parts, last = ["" if not start else "…"], start
+    parts, last = [("" if not start else "…", "")], start
     for span in spans:
-        word = example.text[slice(*span)]
-        word = f"«{word}»" if span == key else word
-        parts += [example.text[last : span[0]], f"‹{word}›" if span == query else word]
+        kind = "both" if span == query == key else "query" if span == query else "key"
+        parts += [(example.text[last : span[0]], ""), (example.text[slice(*span)], kind)]
         last = span[1]
-    return "".join([*parts, example.text[last:end], "" if end == len(example.text) else "…"])
+    return [*parts, (example.text[last:end], ""), ("" if end == len(example.text) else "…", "")]
+
+
+def mark_example(example: HeadExample | TokenExample) -> str:
+    """Return the sentence around an example, with the ‹query› and the «key» marked; ‹«both»› if they are the same."""
+    marks = {"": "{}", "query": "‹{}›", "key": "«{}»", "both": "‹«{}»›"}
+    return "".join(marks[kind].format(text) for text, kind in example_parts(example))
+
+
+def coloured_sentences(examples: Sequence[HeadExample | TokenExample], values: Sequence[tuple[str, float]]) -> str:
+    """Return HTML of sentences with a frame around the query token, and the key on a colour that shows a value.
+
+    values: (example,), the number that is written in front, and the share of the colour scale, 0 to 1. A token without
+    a key is coloured itself; [CLS] and [SEP] are behind an arrow.
+    """
+    rows = []
+    for example, (text, share) in zip(examples, values, strict=True):
+        parts = example_parts(example)
+        if isinstance(example, TokenExample):
+            parts = [(part, kind and "key") for part, kind in parts]
+        elif example.key is None:
+            parts += [(" → ", ""), (example.piece, "key")]
+        rows.append((text, shade(share, signed=False), parts, example.line))
+    return render("export/sentences.html", rows=rows)
 
 
 def mark_guess(example: HeadExample) -> str:
-    """Return a marked example for guessing: behind an arrow stands [CLS] or [SEP] if the head attends to it."""
+    """Return a marked example for guessing, with [CLS] or [SEP] after an arrow if the head attends to it."""
     return mark_example(example) if example.key is not None else f"{mark_example(example)} → {example.piece}"
 
 
@@ -226,21 +254,21 @@ PROFILE_KINDS: dict[type[Profile], ProfileKind] = {
     HeadProfile: ProfileKind(
         READING,
         lambda profiles, profile: f"{in_words(profile)} {figures_in_words(profiles, profile)}".strip(),
-        {"Words it looks at": "words", "Words it joins": "pairs"},
-        "In sentences, from every tenth of its activity",
+        {"Attended words": "words", "Word pairs": "pairs"},
+        "Sentences, by tenths of the head output norm",
     ),
     TokenProfile: ProfileKind(
         TOKEN_READING,
         lambda profiles, profile: token_in_words(profile),
-        {"Words before it": "before", "Words after it": "after"},
-        "In sentences, from its least usual tenth to its most usual",
+        {"Previous words": "before", "Next words": "after"},
+        "Sentences, by tenths of typicality",
         TYPICALITY_ENDS,
     ),
     NeuronProfile: ProfileKind(
         NEURON_READING,
         lambda profiles, profile: neuron_in_words(profile),
-        {"Words it fires at": "words", "Words before them": "before"},
-        "In sentences, from every tenth of its activation",
+        {"Activating words": "words", "Words before them": "before"},
+        "Sentences, by tenths of the activation",
     ),
 }
 

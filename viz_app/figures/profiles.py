@@ -1,4 +1,4 @@
-"""Bars of shares, such as those of a head's attention, beside the shares by chance."""
+"""Bars of shares, such as those of a head's attention, compared with a baseline."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def share_bars(
     chances: Sequence[float],
     *,
     series_name: str = "this head",
-    title: str = "share of looks",
+    title: str = "share of tokens",
     form: str = ".0%",
 ) -> go.Figure:
-    """Draw a bar for each share, the first on top, with a mark at the share by chance.
+    """Draw a bar for each share, the first on top, with a mark at the share of the baseline.
 
     shares, chances: (name,), 0 to 1. series_name: of the shares, in the legend. title: of the horizontal axis.
     form: format specification of the shares. Raises ValueError if the lengths differ.
@@ -32,7 +32,7 @@ def share_bars(
         title=title,
         write=lambda share: f"{share:{form}}" if share >= MIN_LABELLED_SHARE else "",
         form=".1%" if form.endswith("%") else form,
-        marks=("by chance", chances),
+        marks=("baseline", chances),
         axis={"tickformat": form},
         legend=True,
         tokens=False,

@@ -24,7 +24,8 @@ class Term:
     """One term: the forms in which a text can contain it, and its meaning in one sentence.
 
     page: path of a page that contains it. source, link: the publication that introduced or measured it, or "". english:
-    its English name, if that is another.
+    its English name, if that is another. synonyms: found by the search, but not in texts. pages: the only pages whose
+    texts are searched for it, if others use the word in another sense.
     """
 
     forms: tuple[str, ...]
@@ -33,6 +34,8 @@ class Term:
     source: str = ""
     link: str = ""
     english: str = ""
+    synonyms: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -54,7 +57,10 @@ class Term:
 def terms(language: str = ENGLISH) -> tuple[Term, ...]:
     """Return all terms in alphabetical order. language: one of `lessons.LANGUAGES`."""
     table = tomllib.loads((FOLDER / "terms.toml").read_text("utf-8"))["term"]
-    all_terms = [Term(**(entry | {"forms": tuple(entry["forms"])})) for entry in table]
+    all_terms = [
+        Term(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        for entry in table
+    ]
     if language != ENGLISH:
         words = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
         all_terms = [_translate(term, **words[term.name]) for term in all_terms]
@@ -66,21 +72,25 @@ def _translate(term: Term, forms: list[str], meaning: str) -> Term:
     return replace(term, forms=(*forms, *term.forms), meaning=meaning, english=english)
 
 
-def first_uses(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int, Term]]:
-    """Yield start, end and term of the first occurrence of each term in a text, from left to right."""
+def first_uses(text: str, language: str = ENGLISH, page: str = "") -> Iterator[tuple[int, int, Term]]:
+    """Yield start, end and term of the first occurrence of each term in a text, from left to right.
+
+    page: path of the page that shows the text; without one, terms of certain pages only are found too.
+    """
     names: set[str] = set()
     for match in _pattern(language).finditer(text):
         term = _by_form(language)[match[0].casefold()]
-        if term.name not in names:
+        if term.name not in names and (not term.pages or not page or page in term.pages):
             names.add(term.name)
             yield match.start(), match.end(), term
 
 
 def find_terms(query: str, language: str = ENGLISH) -> list[Term]:
-    """Return the terms one form of which contains the query, an exact match first."""
-    wanted_form = query.strip().casefold()
-    matches = [term for term in terms(language) if any(wanted_form in form.casefold() for form in term.forms)]
-    return sorted(matches, key=lambda term: wanted_form not in (form.casefold() for form in term.forms))
+    """Return the terms of which a form or a synonym contains the query, an exact match first."""
+    wanted = query.strip().casefold()
+    names = {term: [name.casefold() for name in (*term.forms, *term.synonyms)] for term in terms(language)}
+    matches = [term for term in names if any(wanted in name for name in names[term])]
+    return sorted(matches, key=lambda term: wanted not in names[term])
 
 
 @cache

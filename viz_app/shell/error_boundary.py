@@ -12,9 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.shell.address import log_line
-from viz_app.shell.markdown import error_sentence, with_help
-
-PAGE = "_page"  # session key of the path of the page
+from viz_app.shell.markdown import PAGE, error_sentence, with_help
 
 logger = logging.getLogger(__name__)
 

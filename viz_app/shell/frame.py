@@ -24,7 +24,7 @@ from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
-from viz_app.shell.language import translate
+from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import SPECIAL_TOKENS, error_sentence, escape_markdown, special_tokens, with_help
 from viz_app.shell.models import ModelReference, model_settings, selected_model, show_load_error
 from viz_app.shell.notices import show_link_notices, show_text_notices, show_unknown_tokens, status_line
@@ -45,6 +45,8 @@ from viz_app.streamlit_compat import StreamlitPage
 P = ParamSpec("P")
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
+TRANSLATED = ("start", "learn", "glossary")  # pages whose texts are in all languages
+ENGLISH_ONLY = "This page is in English only; its technical terms are explained."
 MASKED_TEXTS = "_masked_texts"  # session key: the words that were masked when the text was changed
 STREAMLIT_PAGES = "_ways"  # session key of the pages of this run, as Streamlit links them, by their paths
 
@@ -130,7 +132,10 @@ def fade_stale() -> None:
 def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     """Draw a page, with errors in the place of its figure."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
-        title(translate(page.title), translate(page.line))
+        line = translate(page.line)
+        if language() != ENGLISH and page.path not in TRANSLATED:
+            line = f"{line}. {translate(ENGLISH_ONLY)}"
+        title(translate(page.title), line)
         try:
             streamlit_page.run()
         finally:  # also if the page ended early

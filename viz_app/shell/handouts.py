@@ -42,6 +42,16 @@ def handout_work(content: Lesson, loaded: LoadedModel, tag: str) -> Work[str]:
     return Work(key, content.title, lambda report: handout_of(content, loaded, tag, report), seconds + PACKING)
 
 
+def question_work(content: Lesson, loaded: LoadedModel, tag: str) -> Work[tuple[list[Picture], list[str]]]:
+    """Return the work that makes the pictures of the view of a question, and its examples from a corpus."""
+    view = content.predict.view
+
+    def make(report: Progress) -> tuple[list[Picture], list[str]]:
+        return list(_pictures(loaded, view, tag)), _corpus_examples(prediction_context(loaded, content), view)
+
+    return Work(("question", loaded.weights_key, repr(content), tag), content.title, make, PACKING)
+
+
 def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress = ignore_progress) -> str:
     """Return the file of a lesson on a model.
 
@@ -102,7 +112,7 @@ def _labels(task: Task, tag: str) -> dict[str, str]:
         "number": translate("How many {unit}?", tag=tag).format(unit=task.unit),
         "hint": translate("Hint", tag=tag),
         "true": translate("What is true", tag=tag),
-        "on": translate("Where to look on:", tag=tag),
+        "on": translate("Explore further:", tag=tag),
         "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
     }
 

@@ -14,6 +14,7 @@ from viz_app.lessons.checks.context import Unsuitable
 from viz_app.shell.language import language, translate
 from viz_app.streamlit_compat import is_in_script_run
 
+PAGE = "_page"  # session key of the path of the page
 SPECIAL_TOKENS = "_special_tokens"  # session key of those of the selected model
 
 _FOREIGN = "\u2063"  # marks both ends of words that are not from the app, until their text is drawn
@@ -73,7 +74,7 @@ def _mark(text: str, excluded: re.Pattern[str], marked: set[str], escape: Callab
     """Mark terms outside of parts that match `excluded`; `escape` returns the Markdown of all parts."""
     searched = excluded.sub(lambda match: "\0" * len(match[0]), text)
     parts, position = [], 0
-    for start, end, term in first_uses(searched, language()):
+    for start, end, term in first_uses(searched, language(), _current_page()):
         if term.name not in marked:
             marked.add(term.name)
             meaning = html.escape(f"{term.title}: {term.meaning}")
@@ -85,7 +86,7 @@ def _mark(text: str, excluded: re.Pattern[str], marked: set[str], escape: Callab
 
 def help_on_terms(text: str) -> str | None:
     """Return the meanings of the terms in a text, in Markdown, for `help=`; None if it has none."""
-    terms = [term for *_, term in first_uses(text, language())]
+    terms = [term for *_, term in first_uses(text, language(), _current_page())]
     meanings = [f"**{escape_markdown(term.title)}**: {escape_markdown(term.meaning)}" for term in terms]
     return "\n\n".join(meanings) or None
 
@@ -97,6 +98,11 @@ def with_help(text: str) -> str:
     # Streamlit interprets the help twice: in the text, and in the tooltip.
     icon = "" if meanings is None else f" :help[{escape_markdown(meanings).replace(chr(10), '&#10;')}]"
     return with_special_tokens(text).replace(_FOREIGN, "") + icon
+
+
+def _current_page() -> str:
+    """Return the path of the page that is drawn; "" outside of the app."""
+    return str(st.session_state.get(PAGE, "")) if is_in_script_run() else ""
 
 
 def _escape_tags(text: str) -> str:

@@ -25,7 +25,7 @@ from viz_app.shell import classroom, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
 from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import PAGE, error_boundary
-from viz_app.shell.handouts import handout_work
+from viz_app.shell.handouts import handout_work, question_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.lesson_records import page_context, prediction_context
@@ -187,9 +187,9 @@ def _do(content: Lesson, step: str) -> None:
             is_tried = True
         _draw_verdict(task, verdict)
     with st.container(horizontal=True, gap="small"):
-        label = translate("See what is true") if is_tried else translate("Go on without it")
+        label = translate("See what is true") if is_tried else translate("Skip")
         button(label, "lesson_next", _go, content, "reveal", primary=is_tried)
-        button(translate("Set the page up again"), "lesson_again", _go, content, "do", type="tertiary")
+        button(translate("Reset the page"), "lesson_again", _go, content, "do", type="tertiary")
     _hint(task, terms)
 
 
@@ -264,7 +264,7 @@ def _own_sentence(content: Lesson, step: str) -> None:
                 lesson.update_note(content, own_right=bool(lesson.note_of(content).own_right or verdict.right))
             _draw_verdict(task, verdict)
     is_done = lesson.note_of(content).own_right is not None
-    label = translate("Go on") if is_done else translate("Go on without it")
+    label = translate("Go on") if is_done else translate("Skip")
     button(label, "lesson_next", _go, content, "free", primary=is_done)
     _hint(task, terms)
 
@@ -287,8 +287,8 @@ def _own_verdict(content: Lesson, step: str, context: CheckContext) -> Verdict |
 
 def _free(content: Lesson, step: str) -> None:
     summary = progress_summary(content) or translate("looked")
-    st.markdown(translate("You have walked through this lesson: {done}.").format(done=summary))
-    st.caption(translate("Where to look on:"))
+    st.markdown(translate("Lesson complete: {done}.").format(done=summary))
+    st.caption(translate("Explore further:"))
     for number, link in enumerate(content.free):
         label = escape_markdown(link.label)
         button(label, f"lesson_way_{number}", lesson.leave_for, content, step, link.view, width="stretch")
@@ -368,6 +368,19 @@ def _loaded() -> LoadedModel | None:
         return loaded_model(st.session_state.model)
     except Refused:
         return None
+
+
+def draw_question_figure(content: Lesson, model: str) -> None:
+    """Draw what the question refers to, as its page shows it: the figures, or examples from a corpus."""
+    made = poll(question_work(content, loaded_model(model), language())).value
+    if made is None:
+        return
+    pictures, examples = made
+    with st.container(key="class_figure", gap="small"):
+        for picture in pictures:
+            st.image(picture.svg.decode(), caption=escape_markdown(picture.alt), width="stretch")
+        if examples:
+            st.markdown("\n\n".join(map(escape_markdown, examples)))
 
 
 def request_verdict(task: Task, context: CheckContext, answer: Answer | None) -> Verdict | None:

@@ -8,6 +8,7 @@ the figure comes before the controls.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -238,14 +239,18 @@ def chart(
     arguments: of `st.plotly_chart`.
     """
     current_view().figures[key] = ExportFigure(figure, alt)
+    place = f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', key)}"  # as Streamlit names it
     min_width = min_width or (figure.layout.meta or {}).get("min_width")
     if min_width:
-        st.html(
-            f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {min_width}px; }}</style>"
-        )
+        st.html(f"<style>{place} {{ overflow-x: auto; }} {place} > * {{ min-width: {min_width}px; }}</style>")
     height: Literal["content", "stretch"] = "content"
-    if grows and current_look().lecture:
-        # Streamlit stretches a figure, and lets it shrink no lower than it says.
-        height = "stretch"
-        figure.update_layout(height=round(min_share * figure.layout.height))
+    if current_look().lecture:
+        if grows:
+            # Streamlit stretches a figure, and lets it shrink no lower than it says.
+            height = "stretch"
+            figure.update_layout(height=round(min_share * figure.layout.height))
+        # Drawn in its own size, and scaled with the type of the window (lecture.css).
+        needed = f"calc({figure.layout.height or 0}px * var(--type))"
+        frame = f"--grow: var(--type); --frame: {'100%' if grows else needed}; min-height: {needed};"
+        st.html(f"<style>{place} {{ {frame} }}</style>")
     st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=PLOT_BUTTONS, **arguments)

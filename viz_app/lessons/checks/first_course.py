@@ -106,12 +106,12 @@ def largest_drop(record: WordDrops, answer: int) -> Verdict:
 def _lesson_gap(context: CheckContext) -> int:
     """Return the position of the gap of the lesson. Raises Refused without it, and for another sentence."""
     if require_word_head(context).is_own:
-        raise Unsuitable("this step is about the lesson's own sentence: set the page up again")
+        raise Unsuitable("this step is about the lesson's own sentence: reset the page")
     if not context.lesson_encoding.mask_positions:
         raise Unsuitable("the lesson hides no word, so there is no gap to guess")
     gap = context.lesson_encoding.mask_positions[0]
     if gap not in context.encoding.mask_positions:
-        raise Unsuitable("the gap is filled again: hide its word, or set the page up again")
+        raise Unsuitable("the gap is filled again: hide its word, or reset the page")
     return gap
 
 

@@ -14,11 +14,17 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
 
 COURSES = {
-    1: "First course: where it looks, and what that is worth",
-    2: "Second course: what it knows, and how one can tell",
-    3: "Third course: what it only seems to know",
+    1: "Course 1: Attention heads",
+    2: "Course 2: Explanations and layers",
+    3: "Course 3: What BERT gets wrong",
     OWN_COURSE: "From your teacher",
 }
+MAX_CARDS = 5  # in a row
+READING = (
+    "**How to read this:** nothing is graded. Your browser alone keeps your answers. **How it can mislead:** each "
+    "lesson is based on a published result, but shows this model on these sentences. Where the model behaves "
+    "differently, the lesson says so."
+)
 
 
 def draw(page: View) -> None:
@@ -32,39 +38,65 @@ def draw(page: View) -> None:
 
 
 def _draw_lessons(page: View) -> None:
-    """Draw a card for each lesson, and the files of the answers."""
+    """Draw the next lesson, a row of lessons with its progress for each course, and the files of the answers."""
+    all_lessons = lessons(language())
     with page.figure():
         for fault in folder_faults(language()):
             st.warning(with_help(escape_markdown(fault)), icon=":material/warning:")
-        for course, contents in groupby(lessons(language()), key=lambda content: content.course):
-            st.subheader(translate(COURSES[course]), anchor=False)
-            for content in contents:
-                _draw_card(content)
+        following = next((content for content in all_lessons if not _is_done(content)), None)
+        if following is not None:
+            _draw_next(following)
+        for course, grouped in groupby(all_lessons, key=lambda content: content.course):
+            _draw_course(course, list(grouped))
         answer_files.draw()
         if lesson.notes():
-            tip = translate("In all lessons, here and in this browser: for the next reader at this machine")
-            label, icon = translate("Forget what I said"), ":material/delete:"
+            tip = translate("Deletes your answers in all lessons from this browser")
+            label, icon = translate("Reset my answers"), ":material/delete:"
             panel.button(label, "forget_lessons", lesson.forget_all, type="tertiary", icon=icon, help=tip)
-    reading = translate(
-        "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
-        "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
-        "shows is this model on these sentences; where it does otherwise, the lesson says so."
-    )
-    page.read(reading)
+    page.read(translate(READING))
+
+
+def _is_done(content: Lesson) -> bool:
+    return lesson.note_of(content).own_right is not None
+
+
+def _draw_next(content: Lesson) -> None:
+    """Draw the first lesson that is not completed, with a button that opens it."""
+    with st.container(border=True, key="next_lesson", horizontal=True, vertical_alignment="center"):
+        title, question = escape_markdown(content.title), escape_markdown(content.question)
+        st.markdown(f"{translate('Next for you:')} **{title}** &nbsp; {question} &nbsp; {_minutes(content)}")
+        panel.button(_begin_label(content), "begin_next", panel.begin, content, primary=True)
+
+
+def _draw_course(course: int, contents: list[Lesson]) -> None:
+    """Draw the title of a course with its progress, and a card for each lesson."""
+    done = sum(map(_is_done, contents))
+    with st.container(horizontal=True, vertical_alignment="center", key=f"course_{course}"):
+        st.subheader(translate(COURSES[course]), anchor=False, width="content")
+        sentence = translate("{done} of {all} completed").format(done=done, all=len(contents))
+        st.progress(done / len(contents), text=sentence, width=220)
+    for row in [contents[start : start + MAX_CARDS] for start in range(0, len(contents), MAX_CARDS)]:
+        for place, content in zip(st.columns(MAX_CARDS, gap="small"), row, strict=False):
+            with place:
+                _draw_card(content)
 
 
 def _draw_card(content: Lesson) -> None:
-    """Draw the question, duration, source and progress of a lesson, and a button that opens it."""
-    note, progress = lesson.note_of(content), panel.progress_summary(content)
-    with st.container(border=True, key=f"lesson_card_{content.name}"):
-        text, action = st.columns([5, 1], vertical_alignment="center")
-        text.markdown(f"**{escape_markdown(content.title)}** &nbsp; {escape_markdown(content.question)}")
-        minutes = translate("{minutes} minutes").format(minutes=content.minutes)
-        caption = f"{minutes} · {escape_markdown(content.source)}"
-        text.caption(f"{caption} · :material/check: {progress}" if progress else caption)
-        with action:
-            if note.own_right is not None:
-                panel.button(translate("Again"), f"again_{content.name}", panel.restart, content, width="stretch")
-                return
-            label = translate("Go on") if note != Note() else translate("Begin")
-            panel.button(label, f"begin_{content.name}", panel.begin, content, primary=True, width="stretch")
+    """Draw the title, question, duration and progress of a lesson, and a button that opens it."""
+    progress = panel.progress_summary(content)
+    with st.container(border=True, height="stretch", gap="small", key=f"lesson_card_{content.name}"):
+        st.markdown(f"**{content.number} {escape_markdown(content.title)}**", help=escape_markdown(content.source))
+        st.caption(escape_markdown(content.question))
+        st.caption(f":material/check: {progress}" if progress else _minutes(content))
+        if _is_done(content):
+            panel.button(translate("Repeat"), f"again_{content.name}", panel.restart, content, width="stretch")
+        else:
+            panel.button(_begin_label(content), f"begin_{content.name}", panel.begin, content, width="stretch")
+
+
+def _begin_label(content: Lesson) -> str:
+    return translate("Continue") if lesson.note_of(content) != Note() else translate("Start")
+
+
+def _minutes(content: Lesson) -> str:
+    return translate("{minutes} minutes").format(minutes=content.minutes)

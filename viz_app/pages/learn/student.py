@@ -58,6 +58,7 @@ def _draw_step(content: Lesson, question: ClassQuestion, state: ClassState, grou
         panel.draw_paragraphs(task.text, set())
         if task.answer != "word":
             st.markdown(f"> {panel.masked_text(context)}")
+        panel.draw_question_figure(content, question.model)
         panel.prefetch_truth(content, context)
     if state.step == "wait":
         st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")

@@ -141,6 +141,7 @@ def _draw_class(page: View, group: Class) -> None:
                 items = task.items if task.answer == "order" else ()
                 for answer in (*(option.label for option in task.options), *items):
                     st.markdown(f"- {escape_markdown(answer)}")
+                panel.draw_question_figure(content, question.model)
                 _draw_address_warning()
             with right:
                 _draw_link(group)
@@ -251,7 +252,7 @@ def _draw_controls(group: Class, content: Lesson, number: int) -> None:
     if st.button(translate("Ask about this lesson"), key="class_next"):
         _begin(group, following)
     file_button(translate("Counts, CSV"), partial(_csv, group), "class.csv")
-    label, tip = translate("Close the class"), translate("All answers are forgotten: take the counts along before.")
+    label, tip = translate("Close the class"), translate("Deletes all answers; export the counts first.")
     panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
 
 

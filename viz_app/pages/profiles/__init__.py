@@ -7,30 +7,17 @@ from viz_app.shell.params import Page, Param, number, parse_pair, select, toggle
 from viz_app.texts import page_texts
 
 ASPECTS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")  # of the figure
-FIRST_HEAD = (3, 8)  # of headlight-mini, until one is selected: it attends to dependents of the word
 
-profile_of = select(
-    "profile_of",
-    ("head", "token", "neuron"),
-    "Of a",
-    step=True,
-    old_name="about",
-    label_visibility="collapsed",
-    format_func=str.capitalize,
-)
-counted = select(
-    "counted",
-    {"model": "With the model", "file": "From a file", "corpus": "Over a corpus"},
-    "Counted over",
-    step=True,
-    label_visibility="collapsed",
-)
+TEXTS = page_texts("profiles")
+
+profile_of = select("profile_of", **TEXTS.control("profile_of"), step=True, old_name="about")
+counted = select("counted", **TEXTS.control("counted"), step=True)
 piece: Param[str] = Param("piece", "", widget="selectbox", label="Token", step=True)
 firing: Param[tuple[int, int] | None] = Param(  # layer and neuron
     "firing", None, parse_pair, write_pair, "selectbox", "Neuron", step=True
 )
-aspect = select("aspect", ASPECTS, "Ask", old_name="asked_of", label_visibility="collapsed")
-whole = toggle("whole", "All tokens", "Else only the tenth of the tokens where the head is most active.")
+aspect = select("aspect", ASPECTS, "Property", old_name="asked_of", widget="selectbox", label_visibility="collapsed")
+whole = toggle("whole", **TEXTS.control("whole"))
 tenth: Param[int] = Param(  # 1: the weakest
     "tenth",
     TENTHS,
@@ -40,9 +27,8 @@ tenth: Param[int] = Param(  # 1: the weakest
     step=True,
     arguments={"options": range(1, TENTHS + 1), "required": True, "label_visibility": "collapsed"},
 )
-hidden = toggle("hidden", "Guess first", "Ten looks of the head, and nothing else: say what it does, then see.")
+hidden = toggle("hidden", **TEXTS.control("hidden"))
 
-TEXTS = page_texts("profiles")
 PAGE = Page(
     TEXTS,
     ":material/fingerprint:",

@@ -85,11 +85,11 @@ def count_profiles(model: LoadedModel) -> Profiles | None:
 def _counting(corpus: IndexedCorpus, model: LoadedModel) -> tuple[str, Work[Profiles]]:
     """Return the label of the button, and the work that counts the profiles of the selected kind."""
     if profile_of.value == "head":
-        return f"Count {len(corpus.index.all_heads)} heads over {corpus}", _count_heads(corpus)
+        return f"Profile {len(corpus.index.all_heads)} heads over {corpus}", _count_heads(corpus)
     if profile_of.value == "token":
-        return f"Count the commonest of {corpus}", _count_tokens(corpus, model.config.hidden_size)
+        return f"Profile the most frequent tokens of {corpus}", _count_tokens(corpus, model.config.hidden_size)
     neurons = _sample_neurons(model)
-    label = f"Read {corpus} for {len(neurons)} neurons of L{neurons[0][0]}"
+    label = f"Profile {len(neurons)} neurons of L{neurons[0][0]} over {corpus}"
     return label, _count_neurons(corpus, model, neurons)
 
 
@@ -114,7 +114,7 @@ def _head_memory(corpus: IndexedCorpus) -> int:
     return BYTES_PER_TOKEN * len(corpus.index.all_heads) * corpus.index.tokens
 
 
-@work("All heads are counted over {corpus}", seconds=_head_seconds, memory=_head_memory)
+@work("Profiling all heads over {corpus}", seconds=_head_seconds, memory=_head_memory)
 def _count_heads(corpus: IndexedCorpus, report: Progress = ignore_progress) -> Profiles:
     return head_profiles(corpus.index, report=report)
 
@@ -127,7 +127,7 @@ def _token_memory(corpus: IndexedCorpus, hidden_size: int) -> int:
     return BYTES_PER_TOKEN * hidden_size * corpus.index.tokens // 4
 
 
-@work("The commonest of {corpus} are counted", seconds=_token_seconds, memory=_token_memory)
+@work("Profiling the most frequent tokens of {corpus}", seconds=_token_seconds, memory=_token_memory)
 def _count_tokens(corpus: IndexedCorpus, hidden_size: int, report: Progress = ignore_progress) -> Profiles:
     tokens = token_profiles(corpus.index, max_pieces=MAX_TOKENS, report=report)
     return replace(corpus.empty_profiles(), tokens=tokens)
@@ -143,7 +143,7 @@ def _neuron_memory(corpus: IndexedCorpus, model: LoadedModel, neurons: Sequence[
     return forward_bytes(model, SENTENCE_TOKENS, tokens_at_once(model.device) // SENTENCE_TOKENS)
 
 
-@work("{model} reads {corpus} for {neurons} neurons", seconds=_neuron_seconds, memory=_neuron_memory)
+@work("Profiling neurons over {corpus}", seconds=_neuron_seconds, memory=_neuron_memory)
 def _count_neurons(
     corpus: IndexedCorpus,
     model: LoadedModel,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import streamlit as st
 
@@ -9,43 +11,52 @@ from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.profiles import figures_in_words, in_words, mark_example, mark_guess, profile_name
-from viz_app.pages.profiles import FIRST_HEAD, hidden, whole
-from viz_app.pages.profiles.parts import (
-    draw_bars,
-    draw_sentences,
-    draw_similar,
-    draw_words,
-    select_aspect,
-    select_tenth,
-)
+from viz_app.export.profiles import coloured_sentences, figures_in_words, in_words, profile_name
+from viz_app.pages.profiles import TEXTS, hidden, parts, whole
+from viz_app.pages.profiles.parts import SimilarTable
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.heads import choose_head, existing_heads, set_head
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.profiles import guess_examples
-from viz_app.shell.view import write_heading, write_line, write_note
+from viz_app.shell.view import current_view, write_line, write_note
+
+SYNTACTIC_GROUPS = ("its governor", "its dependent")  # of keys, in a treebank
 
 
-def select_profile(profiles: Profiles, model: LoadedModel) -> HeadProfile:
-    """Draw the grid of all heads, and return the profile of the selected one. Raises Refused if it has none."""
+def first_head(profiles: Profiles) -> tuple[int, int]:
+    """Return the head whose keys are farthest above the baseline: words in a syntactic relation, or else any group."""
+    best = max(
+        profiles.heads,
+        key=lambda profile: (
+            parts.largest_excess(profile.active, SYNTACTIC_GROUPS),
+            parts.largest_excess(profile.active),
+        ),
+    )
+    return best.layer, best.head
+
+
+def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> HeadProfile:
+    """Draw the grid of all heads, and return the profile of the selected one. Raises Refused if it has none.
+
+    row: container of the controls. place: of the grid.
+    """
     state = st.session_state
     existing_heads(model)
-    if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and model.name == "headlight-mini":
-        state.head = FIRST_HEAD
-    _draw_grid(profiles, model)
+    with row, current_view().options(hidden):
+        hidden()
+    if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and profiles.heads:
+        state.head = first_head(profiles)
+    with place:
+        _draw_grid(profiles, model)
     try:
-        profile = profiles.find_head(*state.head)
+        return profiles.find_head(*state.head)
     except Refused as error:
         raise Refused(f"{error}: choose another one") from error
-    if not hidden.value:
-        note = "By how often they look at the same token where this one is most active."
-        draw_similar(profile, "Heads alike", note, ("head", "same"), set_head, form="percent")
-    return profile
 
 
 def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
-    """Draw all heads, colored by how rarely they attend to [CLS] or [SEP]; a click selects one."""
+    """Draw all heads, coloured by how rarely they attend to [CLS] or [SEP]; a click selects one."""
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     values = np.full((layers, heads), np.nan)
     for profile in profiles.heads if not hidden.value else ():
@@ -56,68 +67,52 @@ def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
         heads=heads,
         values=None if hidden.value else values,
         selected=st.session_state.head,
-        unit="share of tokens from which it looks at a typed token",
+        unit=TEXTS["head.grid"],
         key="profile_grid",
         titles=[
-            [f"L{layer} H{head}{'' if np.isnan(value) else f': {value:.0%}'}" for head, value in enumerate(row)]
-            for layer, row in enumerate(values)
+            [f"L{layer} H{head}{'' if np.isnan(value) else f': {value:.0%}'}" for head, value in enumerate(line)]
+            for layer, line in enumerate(values)
         ],
         on_click=choose_head,
     )
-    note = "" if hidden.value else " Those without colour look at [CLS] or [SEP] from almost every token."
-    write_note(f"Click a head for its profile.{note}")
+    if not hidden.value:
+        write_note(TEXTS["head.grid_note"])
 
 
-def draw(profiles: Profiles, profile: HeadProfile) -> None:
-    """Draw the bars of a profile, or examples from which the user guesses it."""
-    write_heading(profile_name(profile))
+def draw_sentences(profiles: Profiles, profile: HeadProfile) -> None:
+    """Draw what the head attends to as a sentence and in sentences, or examples from which the user guesses it."""
     if hidden.value:
-        _draw_guess(profile)
+        write_line(TEXTS["guess"])
+        examples = guess_examples(profile)
+        st.html(coloured_sentences(examples, [(f"{number}.", 0.5) for number, _ in enumerate(examples, 1)]))
+        st.button("Show its profile", on_click=hidden.set, args=(False,), type="primary")
         return
     write_line(in_words(profile))
+    parts.draw_sentences(
+        profile,
+        TEXTS["head.sentences"],
+        lambda example: (f"{example.share:.0%}", example.share),
+        profile.examples_of_tenth,
+    )
     if figures := figures_in_words(profiles, profile):
         write_note(escape_markdown(figures))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        name = select_aspect(profile.bars)
+
+
+def draw_bars(profile: HeadProfile) -> None:
+    """Draw the keys of the head by a property, at the tokens where it is most active or at all tokens."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        name = parts.select_aspect(profile.bars)
         bars = profile.bars if whole() else profile.active
-    draw_bars(name, bars, profile, legend="this head", title="share of looks")
+    parts.draw_bars(name, bars, profile, "head")
 
 
-def _draw_guess(profile: HeadProfile) -> None:
-    """Draw ten examples of a head, and a button for its profile."""
-    write_line("What does this head do? From ‹this› token it looks most at «that», or at what stands behind the arrow.")
-    examples = enumerate(guess_examples(profile), 1)
-    # A list, because a narrow column of a table would cut the sentences before the marked words.
-    st.markdown("\n".join(f"{number}. {escape_markdown(mark_guess(example))}" for number, example in examples))
-    st.button("Show its profile", on_click=hidden.set, args=(False,), type="primary")
-
-
-def draw_details(profile: HeadProfile) -> None:
-    """Draw the words and the sentences of a profile."""
-    if hidden.value:
-        return
-    draw_words(profile)
-    note = (
-        "What it brings to these tokens is {low:.2f} to {high:.2f} times its mean. From ‹this› token it looks most at "
-        "«that»."
-    )
-    tenth = select_tenth(profile, note)
-    rows = [
-        {
-            "from": example.text[slice(*example.query)],
-            "looks at": example.piece if example.key is None else example.text[slice(*example.key)],
-            "share": example.share,
-            "activity": example.activity,
-            "sentence": mark_example(example),
-            "line": example.line,
-        }
-        for example in profile.examples_of_tenth(tenth)
-    ]
-    activity = st.column_config.NumberColumn(format="%.2f", help="1 is its mean over the corpus")
-    draw_sentences(rows, share=st.column_config.NumberColumn(format="percent"), activity=activity)
+def tables(profiles: Profiles, profile: HeadProfile) -> list[SimilarTable]:
+    """Return the table of similar heads."""
+    texts = TEXTS["head.similar_title"], TEXTS["head.similar"]
+    return [SimilarTable(*texts, ("head", "same key"), set_head, form="percent")]
 
 
 def draw_link(profile: HeadProfile, model: LoadedModel) -> None:
     """Draw the link to the head in the selected text."""
-    label = f"See {profile_name(profile)} in a text of yours"
+    label = TEXTS["head.open"].format(name=profile_name(profile))
     st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")

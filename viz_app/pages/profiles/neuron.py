@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import NeuronProfile, Profiles
 from viz_app.export.profiles import GROUP_NAMES, neuron_in_words, profile_name
-from viz_app.pages.profiles import counted, firing
-from viz_app.pages.profiles.parts import (
-    draw_bars,
-    draw_examples,
-    draw_similar,
-    draw_words,
-    reset_aspect,
-    select_aspect,
-    select_listed,
-    select_tenth,
-)
+from viz_app.pages.profiles import TEXTS, counted, firing, parts
+from viz_app.pages.profiles.parts import SimilarTable, reset_aspect
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
-from viz_app.shell.view import write_heading, write_line, write_note
+from viz_app.shell.view import write_line, write_note
 
 
-def select_profile(profiles: Profiles, model: LoadedModel) -> NeuronProfile:
+def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> NeuronProfile:
     """Draw the list of neurons, the most distinctive first, and return the profile of the selected one.
 
-    Raises Refused if there are none.
+    Raises Refused if there are none. row: container of the list. place: of the numbers of any neuron.
     """
     if not profiles.neurons:
-        raise Refused("these profiles have none of neurons: make them with `headlight profile INDEX --neurons 3.120`")
+        raise Refused(TEXTS["no_neurons"])
     by_excess = sorted(profiles.neurons, key=_excess, reverse=True)
     labels = {(profile.layer, profile.neuron): _label(profile) for profile in by_excess}
-    profile = profiles.find_neuron(*select_listed(firing, labels, on_change=reset_aspect))
-    note = "Those that are farthest above chance stand first in the list."
+    neuron = parts.select_listed(firing, labels, row, first=next(iter(labels)), on_change=reset_aspect)
+    profile = profiles.find_neuron(*neuron)
     if counted.value == "corpus":
-        write_note(f"{note} They were drawn from L{profile.layer} by chance; or any other by its numbers:")
-        select_any_neuron(model)
-    else:
-        write_note(note)
-    note = "By the correlation of their activations, of those with a profile."
-    draw_similar(profile, "Neurons that fire like it", note, ("neuron", "correlation"), _select)
+        with place:
+            write_note(TEXTS["random_neurons"].format(layer=profile.layer))
+            select_any_neuron(model)
     return profile
 
 
@@ -69,24 +59,33 @@ def _excess(profile: NeuronProfile) -> float:
     return groups[0][1].share - groups[0][1].chance if groups else 0.0
 
 
-def draw(profiles: Profiles, profile: NeuronProfile) -> None:
-    """Draw the bars of a profile."""
-    write_heading(profile_name(profile))
+def draw_sentences(profiles: Profiles, profile: NeuronProfile) -> None:
+    """Draw how often the neuron is active, and sentences."""
     write_line(neuron_in_words(profile))
+    top = max(profile.deciles[-1], 1e-9)
+    parts.draw_sentences(
+        profile,
+        TEXTS["neuron.sentences"],
+        lambda example: (f"{example.value:z.2f}", example.value / top),
+        profile.examples_of_tenth,
+    )
+
+
+def draw_bars(profile: NeuronProfile) -> None:
+    """Draw the tokens at which the activation of the neuron is largest by a property."""
     groups = profile.distinctive_groups
-    name = select_aspect(profile.bars, groups[0][0] if groups else None)
-    draw_bars(name, profile.bars, profile, legend="where it fires most", title="share of tokens")
+    name = parts.select_aspect(profile.bars, groups[0][0] if groups else None)
+    parts.draw_bars(name, profile.bars, profile, "neuron")
 
 
-def draw_details(profile: NeuronProfile) -> None:
-    """Draw the words and the sentences of a profile."""
-    draw_words(profile)
-    note = "At ‹this› token its activation is {low:z.2f} to {high:z.2f}."
-    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "activation")
+def tables(profiles: Profiles, profile: NeuronProfile) -> list[SimilarTable]:
+    """Return the table of similar neurons."""
+    texts = TEXTS["neuron.similar_title"], TEXTS["neuron.similar"]
+    return [SimilarTable(*texts, ("neuron", "correlation"), _select)]
 
 
 def draw_link(profile: NeuronProfile, model: LoadedModel) -> None:
     """Draw the button that opens the neuron in the selected text."""
-    if st.button(f"See {profile_name(profile)} in a text of yours", icon=":material/grid_view:"):
+    if st.button(TEXTS["neuron.open"].format(name=profile_name(profile)), icon=":material/grid_view:"):
         st.session_state.neuron = profile.layer, profile.neuron
         frame.go_to("neurons")

@@ -7,54 +7,53 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
-from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_page
+from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_name, profile_page
 from viz_app.export.tables import labelled_csv
-from viz_app.pages.profiles import counted, head, hidden, neuron, profile_of, token
+from viz_app.pages.profiles import TEXTS, counted, head, hidden, neuron, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
+from viz_app.pages.profiles.parts import draw_tables
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import selected_model
 from viz_app.shell.profiles import match_model, profiles_of
-from viz_app.shell.view import View, add_file, write_note
+from viz_app.shell.view import View, add_file, write_heading, write_note
 from viz_app.shell.work import poll, work
 
 MAX_FILE_MEGABYTES = 64
 KINDS = {"head": head, "token": token, "neuron": neuron}
-FILE_HINT = (
-    "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight profile "
-    "runs/index --out profiles.json` counts every head over it, with `--frequent 300` also the commonest tokens, with "
-    "`--drawn 32` neurons. The file opens here."
-)
 
 
 def draw(page: View) -> None:
-    """Draw the profile of the selected head, token or neuron over the selected corpus."""
+    """Draw the sentences of the selected head, token or neuron over a corpus, beside its bars; its tables below."""
     model = selected_model()
     if model is None:
         end_run()
-    with page.controls():
-        kind = KINDS[profile_of()]
-        counted()
-        if kind is head:
-            hidden()
+    row = page.controls()
+    kind = KINDS[profile_of(row)]
+    counted(row)
     place = page.figure()
     try:
         with place:
             profiles = SOURCES[counted.value](model)
         if profiles is None:
             end_run()
-        left, place = page.figure().columns([2, 3], gap="large")
-        with left:
-            profile = kind.select_profile(profiles, model)
+        left, place = page.figure().columns([3, 2], gap="large")
+        profile = kind.select_profile(profiles, model, row, place)
     except Refused as error:
         place.info(with_help(error_sentence(error)), icon=":material/info:")
         end_run()
-    with place:
-        kind.draw(profiles, profile)
-        write_note(f"Corpus: {escape_markdown(profiles.corpus_name)}, {profile.tokens:,} tokens.")
-    kind.draw_details(profile)
+    is_hidden = kind is head and hidden.value
+    with left:
+        write_heading(escape_markdown(f"“{profile.piece}”" if kind is token else profile_name(profile)))
+        kind.draw_sentences(profiles, profile)
+        corpus = escape_markdown(profiles.corpus_name)
+        write_note(TEXTS["corpus"].format(corpus=corpus, tokens=profile.tokens))
+    if not is_hidden:
+        with place:
+            kind.draw_bars(profile)
+        draw_tables(profile, kind.tables(profiles, profile))
     page.read(PROFILE_KINDS[type(profile)].reading)
     name = file_name(profiles, profile)
     add_file("This profile (CSV)", lambda: labelled_csv(profile_columns([profile])), f"{name}.csv")
@@ -69,28 +68,22 @@ def _profiles_of_model(model: LoadedModel) -> Profiles | None:
     """Return the profiles that are installed with a model; None if there are none."""
     profiles = profiles_of(model)
     if profiles is None:
-        hint = "count some over a corpus, or open a file of them."
         name = escape_markdown(shown_name(model.name))
-        st.info(with_help(f"No profiles come with {name}: {hint}"), icon=":material/info:")
+        st.info(with_help(TEXTS["no_installed"].format(name=name)), icon=":material/info:")
     return profiles
 
 
 def _profiles_of_file(model: LoadedModel) -> Profiles | None:
     """Return the profiles of an uploaded file; None while there is none, and for those of another model."""
-    label = "Profiles of this model (.json, .json.gz)"
-    upload = file_control(st, label, "own_profiles", types=["json", "gz"], megabytes=MAX_FILE_MEGABYTES)
+    upload = file_control(st, TEXTS["upload"], "own_profiles", types=["json", "gz"], megabytes=MAX_FILE_MEGABYTES)
     if upload is None:
-        write_note(FILE_HINT)
+        write_note(TEXTS["upload_hint"])
         return None
     profiles = poll(_read_file(upload)).value
     if profiles is None or match_model(profiles, model):
         return profiles
-    mismatch = (
-        f"These profiles are of {escape_markdown(profiles.model)}, and {escape_markdown(shown_name(model.name))} has "
-        "other weights: choose that model, or other profiles. Where an earlier version of Headlight wrote them, "
-        "`headlight index` and `headlight profile` make them again."
-    )
-    st.info(with_help(mismatch), icon=":material/info:")
+    names = {"model": escape_markdown(profiles.model), "selected": escape_markdown(shown_name(model.name))}
+    st.info(with_help(TEXTS["mismatch"].format(**names)), icon=":material/info:")
     return None
 
 

@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.studies.profiles import GroupShare, TokenExample, WordCount
+from bert_core.studies.profiles import GroupShare, HeadExample, TokenExample
 from viz_app.export.profiles import (
     BAR_NAMES,
     PROFILE_KINDS,
     QUESTION_TITLES,
     Profile,
+    coloured_sentences,
     largest,
-    mark_example,
     neuron_name,
     profile_name,
     similar_profiles,
     tenth_names,
 )
 from viz_app.figures.profiles import share_bars
-from viz_app.pages.profiles import ASPECTS, aspect, tenth
+from viz_app.pages.profiles import ASPECTS, TEXTS, aspect, tenth
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import Param
-from viz_app.shell.view import chart, write_heading, write_note
+from viz_app.shell.view import chart, write_note
+
+
+@dataclass(frozen=True)
+class SimilarTable:
+    """The table of the most similar profiles, whose rows select them.
+
+    columns: names of the profiles and of their similarity. select: called with the value of a clicked row. values: by
+    row, None for a row that cannot be selected; by default layer and number. form: of the similarity.
+    """
+
+    title: str
+    note: str
+    columns: tuple[str, str]
+    select: Callable[[Any], None]
+    values: Sequence[Any] | None = None
+    form: str = "%.2f"
+
+
+def largest_excess(bars: Mapping[str, Iterable[GroupShare]], names: Sequence[str] = ()) -> float:
+    """Return the largest difference of a share from its baseline. names: of the groups that count, by default all."""
+    return max(
+        (bar.share - bar.chance for groups in bars.values() for bar in groups if not names or bar.name in names),
+        default=0.0,
+    )
 
 
 def select_aspect(bars: Mapping[str, Sequence[GroupShare]], default: str | None = None) -> str:
@@ -46,19 +70,14 @@ def reset_aspect() -> None:
 
 
 def draw_bars(
-    name: str,
-    bars: Mapping[str, Sequence[GroupShare]],
-    profile: Profile,
-    *,
-    legend: str,
-    title: str,
-    form: str = ".0%",
+    name: str, bars: Mapping[str, Sequence[GroupShare]], profile: Profile, texts: str, *, is_cosine: bool = False
 ) -> None:
-    """Draw the shares of an aspect, compared with chance.
+    """Draw the shares of an aspect, compared with the baseline.
 
-    legend: what has the profile. title, form: of the shares.
+    texts: section of the texts. is_cosine: whether the shares are cosines.
     """
-    largest_bars = largest(bars[name], name)
+    legend, title = TEXTS[f"{texts}.bars_of"], TEXTS[f"{texts}.{'cosine_axis' if is_cosine else 'axis'}"]
+    form, largest_bars = ".2f" if is_cosine else ".0%", largest(bars[name], name)
     names = [BAR_NAMES.get(bar.name, bar.name) for bar in largest_bars]
     shares, chances = [bar.share for bar in largest_bars], [bar.chance for bar in largest_bars]
     values = zip(names, shares, chances, strict=True)
@@ -67,62 +86,66 @@ def draw_bars(
         share_bars(names, shares, chances, series_name=legend, title=title, form=form),
         key="profile_bars",
         grows=False,
-        alt=f"{title} of {profile_name(profile)}, beside chance: {alt}",
+        alt=f"{title} of {profile_name(profile)}, compared with the baseline: {alt}",
     )
 
 
-def draw_words(profile: Profile, more_columns: int = 0) -> DeltaGenerator:
-    """Draw the tables of words, or pairs of words, side by side, and return the last column.
+def draw_sentences(
+    profile: Profile, note: str, write: Callable[[Any], tuple[str, float]], examples: Callable[[int], Sequence[Any]]
+) -> None:
+    """Draw the control of the tenth, a note with its limits, and its sentences with coloured tokens.
 
-    more_columns: empty columns behind them.
+    note: its {low} and {high} are replaced by the limits of the tenth. write: returns the number of an example and its
+    share of the colour scale. examples: returns those of a tenth, from 0.
     """
-    tables = PROFILE_KINDS[type(profile)].words
-    columns = st.columns(len(tables) + more_columns, gap="large")
-    for column, (title, field) in zip(columns, tables.items(), strict=False):
-        words: tuple[WordCount, ...] = getattr(profile, field)
-        rows: list[dict[str, object]] = []
-        for word in words:
-            names = {"from": word.query, "to": word.key} if word.query else {"word": word.key}
-            rows.append({**names, "times": word.times, "by chance": word.expected})
-        with column:
-            write_heading(title)
-            draw_table(rows, field)
-    return columns[-1]
+    names = tenth_names(*PROFILE_KINDS[type(profile)].ends)
+    number = tenth(format_func=lambda number: names[number - 1]) - 1
+    write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
+    shown: Sequence[HeadExample | TokenExample] = examples(number)
+    st.html(coloured_sentences(shown, [write(example) for example in shown]))
 
 
-def draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
-    """Draw counts with those expected by chance, or a sentence if there are none."""
+def draw_tables(profile: Profile, tables: Sequence[SimilarTable | tuple[str, Sequence[Mapping[str, object]]]]) -> None:
+    """Draw the tables of words and further ones, each in a tab. tables: similar profiles, or a title with rows."""
+    titles = PROFILE_KINDS[type(profile)].words
+    names = [table.title if isinstance(table, SimilarTable) else table[0] for table in tables]
+    tabs = st.tabs([*titles, *names])
+    for tab, field in zip(tabs, titles.values(), strict=False):
+        rows = [
+            {**({"from": word.query, "to": word.key} if word.query else {"word": word.key})}
+            | {"times": word.times, "baseline": word.expected}
+            for word in getattr(profile, field)
+        ]
+        with tab:
+            _draw_table(rows, field)
+    for tab, table in zip(tabs[len(titles) :], tables, strict=True):
+        with tab:
+            if isinstance(table, SimilarTable):
+                _draw_similar(profile, table)
+            else:
+                _draw_table(table[1], "watched")
+
+
+def _draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
+    """Draw counts with those of the baseline, or a sentence if there are none."""
     if rows:
-        formats = {"by chance": st.column_config.NumberColumn(format="%.1f")}
+        formats = {"baseline": st.column_config.NumberColumn(format="%.1f")}
         st.dataframe(rows, hide_index=True, key=f"profile_{key}", column_config=formats)
     else:
-        write_note("None is clearly above chance.")
+        write_note(TEXTS["none_above_baseline"])
 
 
-def draw_similar(
-    profile: Profile,
-    title: str,
-    note: str,
-    columns: tuple[str, str],
-    select: Callable[[Any], None],
-    values: Sequence[Any] | None = None,
-    form: str = "%.2f",
-) -> None:
-    """Draw the most similar profiles as a table; a click on a row selects its profile.
-
-    columns: names of the profiles and of their similarity. values: with which `select` is called, by row; None for a
-    row that cannot be selected. By default layer and number. form: of the similarity.
-    """
-    write_heading(title)
-    write_note(note)
+def _draw_similar(profile: Profile, table: SimilarTable) -> None:
+    write_note(table.note)
     key = f"profile_alike_{profile_name(profile)}"  # a selected row does not remain selected in the next table
+    values = table.values or [tuple(place) for *place, _ in profile.alike]
     st.dataframe(
-        [dict(zip(columns, row, strict=True)) for row in similar_profiles(profile)],
+        [dict(zip(table.columns, row, strict=True)) for row in similar_profiles(profile)],
         hide_index=True,
         key=key,
-        on_select=partial(_select_row, key, values or [tuple(place) for *place, _ in profile.alike], select),
+        on_select=partial(_select_row, key, values, table.select),
         selection_mode="single-row",
-        column_config={columns[1]: st.column_config.NumberColumn(format=form)},
+        column_config={table.columns[1]: st.column_config.NumberColumn(format=table.form)},
     )
 
 
@@ -132,50 +155,25 @@ def _select_row(key: str, values: Sequence[Any], select: Callable[[Any], None]) 
         select(values[rows[0]])
 
 
-def select_tenth(profile: Profile, note: str) -> int:
-    """Draw the heading of the sentences, the control of their tenth, and a note; return the tenth from 0.
-
-    note: its {low} and {high} are replaced by the limits of the tenth.
-    """
-    kind = PROFILE_KINDS[type(profile)]
-    write_heading(kind.sentences)
-    names = tenth_names(*kind.ends)
-    number = tenth(format_func=lambda number: names[number - 1]) - 1
-    write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
-    return number
-
-
-def select_listed(param: Param[Any], labels: Mapping[Any, str], on_change: Callable[[], None] | None = None) -> Any:
+def select_listed(
+    param: Param[Any],
+    labels: Mapping[Any, str],
+    row: Any,
+    *,
+    first: Any,
+    on_change: Callable[[], None] | None = None,
+) -> Any:
     """Draw the control of a parameter whose values have profiles, and return its value.
 
-    Writes a note if the address names a value without a profile, and selects the first. labels: by value.
+    Writes a note if the address names a value without a profile, and selects the first. labels: by value. row: the
+    container of the control. first: selected if none is.
     """
     value = param.value
     if value not in labels:
-        param.set(next(iter(labels)))
-    selected = param(options=list(labels), format_func=labels.__getitem__, on_change=on_change)
+        param.set(first)
+    selected = param(row, options=list(labels), format_func=labels.__getitem__, on_change=on_change)
     if value and value not in labels:
         name = value if isinstance(value, str) else neuron_name(*value)
-        note = f"There is no profile of {escape_markdown(name)} here; {len(labels)} others are in the list."
+        note = TEXTS["no_profile"].format(name=escape_markdown(name), count=len(labels))
         st.info(with_help(note), icon=":material/info:")
     return selected
-
-
-def draw_examples(examples: Sequence[TokenExample], value: str) -> None:
-    """Draw tokens in their sentences. value: the name of their number."""
-    rows = [
-        {
-            "token": example.text[slice(*example.at)],
-            value: example.value,
-            "sentence": mark_example(example),
-            "line": example.line,
-        }
-        for example in examples
-    ]
-    draw_sentences(rows, **{value: st.column_config.NumberColumn(format="%.2f")})
-
-
-def draw_sentences(rows: Sequence[Mapping[str, object]], **formats: Any) -> None:
-    """Draw a table with a column of sentences. formats: of other columns."""
-    formats["sentence"] = st.column_config.TextColumn(width="large")
-    st.dataframe(rows, hide_index=True, key="profile_tenth", column_config=formats)

@@ -2,75 +2,75 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, TokenProfile
 from viz_app.export.profiles import depth_name, likeness_bars, token_in_words
-from viz_app.pages.profiles import piece, tenth
-from viz_app.pages.profiles.parts import (
-    draw_bars,
-    draw_examples,
-    draw_similar,
-    draw_table,
-    draw_words,
-    select_aspect,
-    select_listed,
-    select_tenth,
-)
+from viz_app.pages.profiles import TEXTS, parts, piece, tenth
+from viz_app.pages.profiles.parts import SimilarTable
 from viz_app.shell import frame
 from viz_app.shell.examples import Example
-from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import open_example_text
-from viz_app.shell.view import write_heading, write_line
+from viz_app.shell.view import write_line
+
+FREQUENT = 60  # tokens among which the first one is chosen
 
 
-def select_profile(profiles: Profiles, model: LoadedModel) -> TokenProfile:
-    """Draw the list of tokens, and return the profile of the selected one. Raises Refused if there are none."""
+def first_token(profiles: Profiles) -> str:
+    """Return the frequent word whose occurrences are farthest from the baseline in a property; a word has letters."""
+    by_count = sorted(profiles.tokens, key=lambda token: token.times, reverse=True)
+    words = [token for token in by_count[:FREQUENT] if token.piece.isalpha() and len(token.piece) > 1]
+    return max(words or by_count, key=lambda token: parts.largest_excess(token.bars)).piece
+
+
+def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> TokenProfile:
+    """Draw the list of tokens in a row, and return the profile of the selected one. Raises Refused without tokens."""
     if not profiles.tokens:
-        raise Refused(
-            "these profiles have none of tokens: `headlight profile INDEX --frequent 300` makes them, of those that "
-            "stand there ten times or more"
-        )
+        raise Refused(TEXTS["no_tokens"])
     labels = {token.piece: f"{token.piece} ({token.times:,} times)" for token in profiles.tokens}
-    profile = profiles.find_token(select_listed(piece, labels))
-    note = f"By the mean of their states {depth_name(profile.depth)}, that of all tokens taken off."
-    pieces = [similar if similar in labels else None for similar, _ in profile.alike]
-    draw_similar(profile, "Tokens like it", note, ("token", "cosine"), piece.set, pieces)
-    return profile
+    return profiles.find_token(parts.select_listed(piece, labels, row, first=first_token(profiles)))
 
 
-def draw(profiles: Profiles, profile: TokenProfile) -> None:
-    """Draw the bars of a profile."""
-    write_heading(f"“{escape_markdown(profile.piece)}”")
+def draw_sentences(profiles: Profiles, profile: TokenProfile) -> None:
+    """Draw how frequent and how context-dependent the token is, and its sentences."""
     write_line(token_in_words(profile))
+    low, high = profile.deciles[0], profile.deciles[-1]
+    parts.draw_sentences(
+        profile,
+        TEXTS["token.sentences"].replace("{place}", depth_name(profile.depth)),
+        lambda example: (f"{example.value:.2f}", (example.value - low) / ((high - low) or 1.0)),
+        profile.examples_of_tenth,
+    )
+
+
+def draw_bars(profile: TokenProfile) -> None:
+    """Draw the occurrences of the token by a property."""
     bars = {"likeness": likeness_bars(profile), **profile.bars}
-    name = select_aspect(bars)
-    is_cosine = name == "likeness"
-    title, form = ("mean cosine of two states", ".2f") if is_cosine else ("share of its places", ".0%")
-    draw_bars(name, bars, profile, legend="this token", title=title, form=form)
+    name = parts.select_aspect(bars)
+    parts.draw_bars(name, bars, profile, "token", is_cosine=name == "likeness")
 
 
-def draw_details(profile: TokenProfile) -> None:
-    """Draw the words, the heads and the sentences of a profile."""
-    with draw_words(profile, more_columns=1):
-        write_heading("Heads that look at it")
-        rows = [
-            {"head": f"L{layer} H{head}", "times": times, "by chance": expected}
-            for layer, head, times, expected in profile.watched
-        ]
-        draw_table(rows, "watched")
-    place, limits = depth_name(profile.depth), "{low:.2f} to {high:.2f}"
-    note = f"The states of ‹this› token {place} have a cosine of {limits} with the mean of the others."
-    draw_examples(profile.examples_of_tenth(select_tenth(profile, note)), "cosine")
+def tables(profiles: Profiles, profile: TokenProfile) -> list[Any]:
+    """Return the table of similar tokens, and that of the heads that attend to the token."""
+    note = TEXTS["token.similar"].format(place=depth_name(profile.depth))
+    pieces = {token.piece for token in profiles.tokens}
+    values = [similar if similar in pieces else None for similar, _ in profile.alike]
+    watched = [
+        {"head": f"L{layer} H{head}", "times": times, "baseline": expected}
+        for layer, head, times, expected in profile.watched
+    ]
+    similar = SimilarTable(TEXTS["token.similar_title"], note, ("token", "cosine"), piece.set, values)
+    return [similar, (TEXTS["token.watched"], watched)]
 
 
 def draw_link(profile: TokenProfile, model: LoadedModel) -> None:
-    """Draw the button that opens the first example as the text, and searches the corpus for tokens like it."""
+    """Draw the button that opens the first example as the text, and searches the corpus for similar tokens."""
     examples = profile.tenths[tenth.value - 1]
-    label = "Where else is a token like in the first of these?"
-    if examples and st.button(label, icon=":material/travel_explore:"):
+    if examples and st.button(TEXTS["token.open"], icon=":material/travel_explore:"):
         state, example = st.session_state, examples[0]
         open_example_text(Example(example.text))
         offsets = model.tokenizer.encode(example.text).offsets

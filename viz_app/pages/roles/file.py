@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.heads import heads_agreement
 from bert_core.analysis.roles import THRESHOLDS, Role, role_of
@@ -23,14 +24,14 @@ from bert_core.studies.settings import CorpusSettings
 from bert_core.studies.tables import TABLE_SUFFIXES
 from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter
-from viz_app.pages.roles import FIGURES, figure, table
-from viz_app.pages.roles.shared import describe_role, draw_grid
+from viz_app.pages.roles import FIGURES, TEXTS, figure, table
+from viz_app.pages.roles.shared import describe_role, draw_grid, upload_control
 from viz_app.shell import examples
-from viz_app.shell.controls import Upload, example_button, file_control, set_choice
+from viz_app.shell.controls import Upload
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart, write_heading, write_note
-from viz_app.shell.work import confirm, estimate_seconds, work
+from viz_app.shell.view import View, chart, write_line
+from viz_app.shell.work import confirm, estimate_seconds, wait_for, work
 
 TEXT_SHARDS = 3  # shards of a text file that are measured while a visitor waits
 TEXT_LINES = TEXT_SHARDS * SHARD_LINES
@@ -38,71 +39,64 @@ TEXT_PASSES = 4  # forward passes per token: the maps, and the loss forward and 
 EXAMPLE_TEXT = Upload("four-sentences.txt", examples.REFERENCE.encode())
 TABLES = "HEADLIGHT_TABLES"  # environment variable: a folder of tables
 UPLOAD = "upload"  # option of `table`: a file of the visitor
-READING = (
-    "**How to read this:** each number is a mean over {texts:,} texts with {tokens:,} tokens{loss}. If the loss rises "
-    "without a head, the model needs it. **How it can mislead:** heads are removed one at a time: two that do the "
-    "same job cost nothing alone, but much together."
-)
 
 
-def draw(page: View) -> None:
-    """Draw a figure of every head over a file, and importance against the effect of removal."""
-    head_table = _select_table(page)
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw a figure of every head over a file, and importance against the effect of ablation.
+
+    row: the row of the controls.
+    """
+    with page.figure():
+        head_table = _select_table(page, row)
     if head_table is None:
         return
     selection = page.selection
     names = {name: title for name, title in FIGURES.items() if name in head_table.figures}
     if head_table.method != "zero" and "loss_change" in names:
-        names["loss_change"] += f", by {head_table.method}"
-    with page.controls():
-        name = figure(options=list(names), format_func=names.__getitem__)
-    left, right = page.figure().columns(2, gap="large")
+        names["loss_change"] += f", {head_table.method} ablation"
+    name = figure(row, options=list(names), format_func=names.__getitem__)
+    left, right = page.figure().columns([3, 2], gap="large")
+    layer, head = st.session_state.head
+    role = role_in_table(head_table, (layer, head))
     with left:
         draw_grid(selection, head_table.figures[name], names[name].lower(), "grid_file")
-        layer, head = st.session_state.head
-        role = role_in_table(head_table, (layer, head))
-        if role is not None:
-            st.markdown(f"**L{layer} H{head}** {describe_role(role)}, over {head_table.texts:,} texts.")
     with right:
+        if role is not None:
+            sentence = TEXTS["sentences.role_in_file"]
+            write_line(sentence.format(head=f"L{layer} H{head}", role=describe_role(role), texts=head_table.texts))
         if "importance" in head_table.figures and "loss_change" in head_table.figures:
             _draw_agreement(head_table)
     loss = "" if head_table.loss is None else f", whose loss is {head_table.loss_text}"
-    page.read(READING.format(texts=head_table.texts, tokens=head_table.tokens, loss=loss))
+    reading = TEXTS["file.reading"].format(texts=head_table.texts, tokens=head_table.tokens, loss=loss)
+    page.read(reading, TEXTS["file.misleads"])
 
 
 def _draw_agreement(head_table: HeadTable) -> None:
     importance, change = head_table.figures["importance"], head_table.figures["loss_change"]
     rank = heads_agreement(importance, change)
-    write_heading(f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)")
-    estimate, finding = (
-        "importance: mean size of the gradient (nats)",
-        "found: change of the loss without the head (nats)",
-    )
+    write_line(TEXTS["file.agreement"].format(rank=rank))
+    titles = {
+        "estimate": "importance: mean absolute gradient (nats)",
+        "finding": "change of the loss without the head (nats)",
+    }
     alt = f"Importance against the change of the loss for every head, rank correlation {rank:.2f}"
-    chart(sweep_scatter(importance, change, estimate=estimate, finding=finding), key="file_scatter", alt=alt)
+    chart(sweep_scatter(importance, change, **titles), key="file_scatter", alt=alt)
 
 
-def _select_table(page: View) -> HeadTable | None:
-    """Draw the controls of the file, and return its table; None while there is no file or its button is not pressed."""
+def _select_table(page: View, row: DeltaGenerator) -> HeadTable | None:
+    """Draw the controls of the file, and return its table; None until the button of a text file is pressed."""
     selection, paths = page.selection, {path.name: path for path in tables_at_start()}
-    controls = page.controls()
-    if paths and table(controls, options=[*paths, UPLOAD]) != UPLOAD:
+    if paths and table(row, options=[*paths, UPLOAD]) != UPLOAD:
         return read_table_file(selection.plain, paths[table.value])
-    upload = file_control(
-        controls,
-        "Text file, one text per line; or a table of heads (CSV, Parquet)",
-        "table_upload",
-        types=["txt", "csv", "parquet"],
-        megabytes=MAX_MEGABYTES,
-    )
-    write_note(
-        f"Of a text file, the first {TEXT_LINES} lines are measured here. For a whole file, and for what the "
-        "removal of each head costs, make a table, which also opens here: "
-        "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
-    )
-    if upload is None:
-        example_button("No file yet.", "Take four example sentences", set_choice, "table_upload", EXAMPLE_TEXT)
-        return None
+    with row:
+        upload = upload_control(
+            TEXTS["file.upload"],
+            "table_upload",
+            EXAMPLE_TEXT,
+            types=["txt", "csv", "parquet"],
+            megabytes=MAX_MEGABYTES,
+            hint=TEXTS["file.hint"].format(lines=TEXT_LINES),
+        )
     if upload.name.lower().endswith(".txt"):
         return measure_text(selection, upload)
     return parse_table(selection.plain, upload.data, upload.name)
@@ -138,7 +132,7 @@ def _text_seconds(model: LoadedModel, upload: Upload) -> float:
     return sum(estimate_seconds(model, length, TEXT_PASSES) for length in tokens)
 
 
-@work("{model} reads {upload}", seconds=_text_seconds)
+@work("Measuring {upload} with {model}", seconds=_text_seconds)
 def _measured_text(model: LoadedModel, upload: Upload, report: Progress = ignore_progress) -> HeadTable:
     sums, lines = HeadSums({}), _text_lines(upload)
     with upload.on_disk() as path:
@@ -149,10 +143,13 @@ def _measured_text(model: LoadedModel, upload: Upload, report: Progress = ignore
 
 
 def measure_text(selection: Selection, upload: Upload) -> HeadTable | None:
-    """Return every head over the first lines of a text file, without removals; None until its button is pressed.
+    """Return every head over the first lines of a text file, without ablations; the example is measured at once.
 
+    None for other files until their button is pressed.
     Raises Refused for a file without a text.
     """
+    if upload is EXAMPLE_TEXT:
+        return wait_for(_measured_text(selection.plain, upload))
     label = f"Measure the first {len(_text_lines(upload))} lines"
     head_table: HeadTable | None = confirm(label, _measured_text(selection.plain, upload), quick=0)
     return head_table

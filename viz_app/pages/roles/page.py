@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app.pages.roles import file, over, text, treebank
+from viz_app.pages.roles import TEXTS, file, over, text, treebank
 from viz_app.shell.address import end_run
 from viz_app.shell.markdown import with_help
 from viz_app.shell.view import View
@@ -14,8 +14,7 @@ def draw(page: View) -> None:
     """Draw the roles of all heads over the selected source."""
     config = page.selection.loaded.config
     if not any(config.heads_of(layer) for layer in range(config.num_hidden_layers)):
-        st.info(with_help("All heads of this model were pruned: there is no attention to show."))
+        st.info(with_help(TEXTS["all_pruned"]))
         end_run()
-    with page.controls():
-        source = over()
-    SOURCES[source].draw(page)
+    row = page.controls()
+    SOURCES[over(row)].draw(page, row)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from bert_core.analysis.roles import ROLE_DESCRIPTIONS, Role
 from viz_app.components.head_grid.view import head_grid
+from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.heads import choose_head, head_title
 from viz_app.shell.selection import Selection
 
@@ -24,6 +25,7 @@ def draw_grid(
         layers=layers,
         heads=heads,
         values=values,
+        unit=name,
         selected=st.session_state.head,
         key=key,
         titles=titles,
@@ -31,6 +33,18 @@ def draw_grid(
     )
 
 
+def upload_control(
+    label: str, name: str, example: Upload, *, types: list[str], megabytes: int, hint: str = ""
+) -> Upload:
+    """Draw the button that opens the control of a file, and return the file, or an example while there is none."""
+    current: Upload = st.session_state.get(name) or example
+    with st.popover(current.name, icon=":material/upload_file:", key=f"{name}_popover"):
+        upload = file_control(st, label, name, types=types, megabytes=megabytes)
+        if hint:
+            st.caption(hint)
+    return upload or example
+
+
 def describe_role(role: Role | None) -> str:
     """Return what a head with a role does, as the end of a sentence that begins with the name of the head."""
-    return "was pruned" if role is None else f"{ROLE_DESCRIPTIONS[role.name]} ({role.score:.2f})"
+    return "was pruned" if role is None else ROLE_DESCRIPTIONS[role.name]

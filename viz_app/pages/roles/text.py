@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import (
@@ -29,9 +30,9 @@ from bert_core.records import ModelRun
 from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
-from viz_app.figures.style import current_look
+from viz_app.figures.style import ordinal
 from viz_app.maps import renormalised_attention
-from viz_app.pages.roles import ROLE_LABELS, normal, removal
+from viz_app.pages.roles import ROLE_LABELS, TEXTS, normal, shown
 from viz_app.pages.roles.shared import describe_role, draw_grid
 from viz_app.pages.roles.treebank import relations_of_head
 from viz_app.shell import corpus, frame
@@ -41,19 +42,11 @@ from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.view import View, chart, write_line, write_note
 from viz_app.shell.work import cached, wait_for, work
 
-SINK_KINDS = {
-    "nothing": "which brings little: where it looks there, it does nothing",
-    "broadcasts": "which brings much the same to every token: it broadcasts",
-}
-READING = (
-    "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
-    "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy is "
-    "above 0.78 of the maximum; {without_role} of {heads} heads have none of these roles. **How it can mislead:** a "
-    "flat map cannot show all distances; and this is one text: a role is what a head does here, not what it is for."
-)
+# Sections of the texts by the values of `shown`.
+MAPS = {"0": "map", "importance": "importance", "confidence": "confidence", "1": "ablation"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ class TextRoles:
         ]
 
 
-@work("All heads are compared with each other")
+@work("Comparing all heads with each other")
 def _distances(run: ModelRun, report: Progress = ignore_progress) -> np.ndarray:
     return head_distances(renormalised_attention(run), report=report)
 
@@ -105,28 +98,56 @@ def text_roles(selection: Selection) -> TextRoles:
     return TextRoles(run, figures, roles_of_heads(figures), distances, points)
 
 
-def draw(page: View) -> None:
-    """Draw the map of all heads, the card of the selected head, and the importance of all heads."""
-    selection, lecture = page.selection, current_look().lecture
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw the map of all heads, or a grid of another quantity, beside the card of the selected head.
+
+    row: the row of the controls.
+    """
+    selection = page.selection
+    with row:
+        shown_name = MAPS[shown()]
+        with page.options(normal):
+            normal()
     roles = text_roles(selection)
-    left, right = page.figure().columns([1.25, 1], gap="large")
+    left, right = page.figure().columns([3, 2], gap="large")
+    effect = None
     with left:
-        chart(
-            role_map(roles.points, roles.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
-            key="role_map",
-            selection_mode="points",
-            on_select=_choose_point,
-            alt="Every head as a point, near to the heads that attend alike",
-        )
-        if not lecture:
-            _draw_examples(roles)
+        if shown_name == "map":
+            chart(
+                role_map(roles.points, roles.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
+                key="role_map",
+                selection_mode="points",
+                on_select=_choose_point,
+                alt="Every head as a point, close to the heads with similar attention",
+            )
+        elif shown_name == "confidence" or roles.run.gate_gradient is not None:
+            effect = _draw_values(selection, roles, shown_name)
+        else:
+            show_missing_target(selection, "There is no target yet, so heads have no importance")
     with right:
-        _draw_card(selection, roles)
-    if lecture:  # below the map it would reduce the height of the map
-        _draw_examples(roles)
-    _draw_importance(selection, roles)
-    without_role = len(roles.by_role()[NO_ROLE])
-    page.read(READING.format(without_role=without_role, heads=roles.run.existing_heads.sum()))
+        _draw_card(selection, roles, effect)
+    without_role, heads = len(roles.by_role()[NO_ROLE]), roles.run.existing_heads.sum()
+    reading = TEXTS[f"{shown_name}.reading"].format(without_role=without_role, heads=heads)
+    page.read(reading, TEXTS[f"{shown_name}.misleads"])
+
+
+def _draw_values(selection: Selection, roles: TextRoles, name: str) -> np.ndarray | None:
+    """Draw importance, confidence or the effect of ablation of every head; return the effect, (layer, head)."""
+    gradient, confidence = roles.run.gate_gradient, roles.figures["confidence"]
+    if name == "confidence" or gradient is None:
+        draw_grid(selection, confidence, "confidence", "grid_confidence")
+        return None
+    importance = layer_normalised(abs(gradient)) if normal.value else abs(gradient)
+    if name == "importance":
+        draw_grid(selection, importance, "importance", "grid_importance")
+        return None
+    effect = sweep(selection).effect
+    assert effect is not None and selection.target is not None
+    unit = f"absolute change of the target without the head, in {selection.target.target_kind.unit}"
+    draw_grid(selection, abs(effect), unit, "grid_removal")
+    ranks = [heads_agreement(figure, abs(effect)) for figure in (abs(gradient), confidence)]
+    write_note(TEXTS["sentences.agreement"].format(importance=ranks[0], confidence=ranks[1]))
+    return effect
 
 
 def _choose_point() -> None:
@@ -136,119 +157,83 @@ def _choose_point() -> None:
         choose_head(HeadClick(*map(int, head)))
 
 
-def _draw_card(selection: Selection, roles: TextRoles) -> None:
-    """Draw the selected head: its role, its figures, and the most similar heads."""
+def _draw_card(selection: Selection, roles: TextRoles, effect: np.ndarray | None) -> None:
+    """Draw the selected head: its role in a sentence, its scores, its strongest attention and the most similar heads.
+
+    effect: (layer, head), of the ablation of every head, if that is shown.
+    """
     layer, head = place = st.session_state.head
     role = roles.roles[layer][head]
     st.subheader(f"L{layer} H{head} {with_special_tokens(describe_role(role))}", anchor=False)
     if role is None:
-        write_note("Click a point of the map to choose another.")
+        write_note("Click another head.")
         return
+    write_line(" ".join(_sentences(selection, roles, role, effect)))
     labels = [selection.encoding.special_tokens.substitute_in(label) for label in ROLE_LABELS.values()]
     scores = [float(roles.figures[name][place]) for name in THRESHOLDS]
     chart(
         role_bars(scores, labels, list(THRESHOLDS.values())),
         key="role_bars",
         min_share=0.65,
-        alt=f"How far L{layer} H{head} fills each role",
+        alt=f"Scores of L{layer} H{head} for each role",
     )
-    figures = {name: roles.figures[name][place] for name in ("confidence", "entropy", "distance")}
-    lines = [
-        f"confidence **{figures['confidence']:.2f}**",
-        f"entropy **{figures['entropy']:.2f}** nats",
-        f"mean distance **{figures['distance']:.1f}** tokens",
-    ]
-    if roles.run.gate_gradient is not None:
-        lines.append(f"importance **{abs(roles.run.gate_gradient[place]):.3g}**")
-    write_line(" &nbsp;·&nbsp; ".join(lines))
-    _write_sink(selection, roles)
-    if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
-        set_head(place)
-        st.session_state.view = "curves"
-        frame.go_to("attention")
-    corpus.search_button(selection, place, similarity="looks")
+    write_note(
+        f"confidence **{roles.figures['confidence'][place]:.2f}** · entropy **{roles.figures['entropy'][place]:.2f}** "
+        f"nats · mean distance **{roles.figures['distance'][place]:.1f}** tokens"
+    )
     if relations := relations_of_head(selection.loaded, place):
         st.markdown(relations)
-    if nearest := roles.nearest(place):
-        write_note("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
-        with st.container(horizontal=True, gap="small"):
-            for other, distance in nearest:
-                click = HeadClick(*other)
-                label = f"L{other[0]} H{other[1]} · {distance:.2f}"
-                st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(click,))
+    strongest, similar = st.tabs(["Strongest attention", "Similar heads"])
+    with strongest:
+        _draw_examples(roles, place)
+    with similar, st.container(horizontal=True, gap="small"):
+        write_note("Jensen-Shannon distance of the attention, 0 to 1:")
+        for other, distance in roles.nearest(place):
+            label = f"L{other[0]} H{other[1]} · {distance:.2f}"
+            st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(HeadClick(*other),))
+    with st.container(horizontal=True, gap="small"):
+        if st.button("Open in Attention", icon=":material/grid_view:", key="see_it"):
+            set_head(place)
+            st.session_state.view = "curves"
+            frame.go_to("attention")
+        corpus.search_button(selection, place, similarity="looks")
 
 
-@work("{model} computes the values of each head")
+def _sentences(selection: Selection, roles: TextRoles, role: Role, effect: np.ndarray | None) -> list[str]:
+    """Describe the role of the selected head, its importance or effect, and the sink that it attends to."""
+    place, heads = st.session_state.head, roles.run.existing_heads.sum()
+    sentences = [TEXTS[f"sentences.{role.name}"].format(score=role.score, threshold=THRESHOLDS.get(role.name, 0.0))]
+    values, key = (roles.run.gate_gradient, "importance") if effect is None else (effect, "ablation")
+    if values is not None and selection.target is not None:
+        rank = ordinal(1 + int((abs(values) > abs(values[place])).sum()))
+        value = abs(values[place]) if effect is None else values[place]
+        unit = selection.target.target_kind.unit
+        sentences.append(TEXTS[f"sentences.{key}"].format(value=value, rank=rank, heads=heads, unit=unit))
+    result = wait_for(_sinks(selection.loaded, roles.run))
+    if kind := result.kind(*place):
+        position = int(result.token[place])
+        token = f"{escape_markdown(selection.encoding.labels[position])} ({position})"
+        values_of_sink = {"share": result.share[place], "length": result.length[place], "token": token}
+        sentences.append(TEXTS[f"sentences.sink_{kind}"].format(**values_of_sink))
+        if np.isfinite(result.rank[place]):
+            sentences.append(TEXTS["sentences.rank"].format(rank=result.rank[place]))
+    return sentences
+
+
+@work("{model} computes the value vectors of each head")
 def _sinks(model: LoadedModel, run: ModelRun) -> Sinks:
     return sinks(run.attention, head_values(model, run.encoding, projected=True))
 
 
-def _write_sink(selection: Selection, roles: TextRoles) -> None:
-    """Write whether the selected head looks mostly at one token, and the effect of its value vector."""
-    head = st.session_state.head
-    result = wait_for(_sinks(selection.loaded, roles.run))
-    if not (kind := result.kind(*head)):
-        return
-    position, rank = int(result.token[head]), result.rank[head]
-    figures = [f"the vector from there is {result.length[head]:.2f} times as long as those of the other tokens"]
-    if np.isfinite(rank):
-        figures.append(f"what it adds has an effective rank of {rank:.1f}")
-    if (gradient := roles.run.gate_gradient) is not None:
-        effect = sweep(selection).effect if removal.value else None
-        if effect is None:
-            figures.append(f"without the head the answer moves by about {-gradient[head]:+.2g}, by its slope")
-        else:
-            figures.append(f"without the head the answer moves by {effect[head]:+.2g}")
-    token = f"{escape_markdown(selection.encoding.labels[position])} ({position})"
-    share = f"{result.share[head]:.0%} of its attention"
-    write_line(f"**A sink:** looks mostly at {token}, {share}, {SINK_KINDS[kind]}.")
-    write_note(f"Here {', '.join(figures)}.")
-
-
-def _draw_examples(roles: TextRoles) -> None:
-    """Draw the pairs of words with the strongest attention of the selected head."""
-    layer, head = st.session_state.head
-    if roles.roles[layer][head] is None:
-        return
-    write_note("Its strongest links between words (share of the first word's attention):")
+def _draw_examples(roles: TextRoles, place: Head) -> None:
+    """Draw the pairs of words with the strongest attention of a head."""
     rows = [
         {
             "from": f"{example.query} ({example.query_position})",
             "to": f"{example.key} ({example.key_position})",
-            "share": example.share,
+            "attention": example.share,
         }
-        for example in strongest_examples(roles.run.attention[layer, head], roles.run.encoding)
+        for example in strongest_examples(roles.run.attention[place], roles.run.encoding)
     ]
     share = st.column_config.ProgressColumn(format="%.2f", min_value=0, max_value=1)
-    st.dataframe(rows, hide_index=True, key="examples", column_config={"share": share})
-
-
-def _draw_importance(selection: Selection, roles: TextRoles) -> None:
-    """Draw importance, confidence and, if selected, the effect of removal of every head for the target."""
-    gradient = roles.run.gate_gradient
-    if gradient is None:
-        show_missing_target(selection, "There is nothing to explain yet, so heads have no importance")
-        return
-    write_heading("How much does each head matter for the answer?")
-    with st.container(horizontal=True, gap="medium"):
-        normal()
-        removal(label=f"Remove each of the {roles.run.existing_heads.sum()} heads (some seconds)")
-    importance, confidence = abs(gradient), roles.figures["confidence"]
-    columns = st.columns(3 if removal.value else 2, gap="medium")
-    with columns[0]:
-        write_line("**Importance**: how sensitive the answer is to it")
-        values = layer_normalised(importance) if normal.value else importance
-        draw_grid(selection, values, "importance", "grid_importance")
-    with columns[1]:
-        write_line("**Confidence**: how focused its attention is")
-        draw_grid(selection, confidence, "confidence", "grid_confidence")
-    if removal.value:
-        with columns[2]:
-            write_line("**Removal**: how far the answer moves without it")
-            effect = sweep(selection).effect
-            assert effect is not None  # there is a target
-            draw_grid(selection, abs(effect), "moves the answer by", "grid_removal")
-            ranks = [heads_agreement(figure, abs(effect)) for figure in (importance, confidence)]
-            write_note(
-                f"Rank correlation with removal (Spearman): importance {ranks[0]:+.2f}, confidence {ranks[1]:+.2f}."
-            )
+    st.dataframe(rows, hide_index=True, key="examples", column_config={"attention": share})

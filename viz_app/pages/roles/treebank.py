@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.relations import DIRECTIONS, RelationTally
 from bert_core.loading import LoadedModel
@@ -13,13 +15,13 @@ from bert_core.progress import Progress, ignore_progress
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.texts import read_trees
 from viz_app.lessons import TREES
-from viz_app.pages.roles import relation
-from viz_app.pages.roles.shared import draw_grid
-from viz_app.shell.controls import Upload, example_button, file_control, set_choice
+from viz_app.pages.roles import TEXTS, relation
+from viz_app.pages.roles.shared import draw_grid, upload_control
+from viz_app.shell.controls import Upload
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head
-from viz_app.shell.view import View, add_file
+from viz_app.shell.view import View, add_file, write_line
 from viz_app.shell.work import earlier_result, estimate_seconds, remember_works, wait_for, work
 
 MAX_MEGABYTES = 5  # of a treebank
@@ -27,52 +29,67 @@ SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a typical sentence in a treeban
 MIN_COUNT = 20  # occurrences of a relation in a summary of a head
 EXAMPLE_TREES = Upload("sixty-sentences.conllu", TREES.read_bytes())
 TALLY = "examined"  # session key: weights and name of the treebank that was read last; slot of its tally
-READING = (
-    "**How to read this:** {sentences:,} sentences. “found”: for how many words the head's strongest attention to (or "
-    "from) another word points to the word they depend on. “by offset”: the best guess that always points the same "
-    "number of words away. Words without tokens of their own are left out ({left_out:,}). **How it can mislead:** the "
-    "best head is chosen on the same sentences that it is scored on; and a relation at a fixed distance is found by a "
-    "head that knows only distance."
-)
 
 
-def draw(page: View) -> None:
-    """Draw the table of relations, and the accuracy of every head for the selected one."""
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw the accuracy of every head for the selected relation, beside the table of all relations.
+
+    row: the row of the controls.
+    """
     selection = page.selection
-    upload = file_control(
-        page.controls(), "Treebank, CoNLL-U", "treebank", types=["conllu", "conll"], megabytes=MAX_MEGABYTES
-    )
-    if upload is None:
-        hint = "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB)."
-        example_button(hint, "Take sixty example sentences", set_choice, "treebank", EXAMPLE_TREES)
-        return
-    tally = read_relations(selection.plain, upload)
-    rows = relation_rows(tally)
-    left, right = page.figure().columns([1.9, 1], gap="medium")
-    percent = st.column_config.NumberColumn(format="percent")
-    formats = {"found": percent, "by offset": percent}
-    with left:
-        st.dataframe(rows, hide_index=True, key="relations", height=520, column_config=formats)
-        model = ModelReference(selection.plain)
-        add_file(
-            "Relations (CSV)", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()), "relations.csv"
+    with row:
+        upload = upload_control(
+            TEXTS["treebank.upload"], "treebank", EXAMPLE_TREES, types=["conllu", "conll"], megabytes=MAX_MEGABYTES
         )
+    with page.figure():
+        tally = read_relations(selection.plain, upload)
+    rows = relation_rows(tally)
+    model = ModelReference(selection.plain)
+    add_file("Relations (CSV)", lambda: relations_csv(wait_for(_tally(model.get(), upload)).rows()), "relations.csv")
+    with row:
+        name = relation(options=[entry["relation"] for entry in rows])
+    shares, directions = best_direction(tally, name)
+    titles = [
+        [f"L{layer} H{head}: {shares[layer, head]:.0%}, {direction}" for head, direction in enumerate(line)]
+        for layer, line in enumerate(directions)
+    ]
+    left, right = page.figure().columns([6, 5], gap="medium")
+    with left:
+        draw_grid(selection, shares, "share of words found", "grid_relation", titles)
     with right:
-        name = relation(options=[row["relation"] for row in rows])
-        shares, directions = best_direction(tally, name)
-        titles = [
-            [f"L{layer} H{head}: {shares[layer, head]:.0%}, {direction}" for head, direction in enumerate(row)]
-            for layer, row in enumerate(directions)
-        ]
-        draw_grid(selection, shares, "found", "grid_relation", titles)
-    page.read(READING.format(sentences=tally.sentences, left_out=tally.left_out))
+        write_line(_head_sentence(rows, name, shares, directions))
+        percent = st.column_config.NumberColumn(format="percent")
+        formats = {"found": percent, "by fixed offset": percent}
+        st.dataframe(rows, hide_index=True, key="relations", height=420, column_config=formats)
+    reading, misleads = TEXTS["treebank.reading"], TEXTS["treebank.misleads"]
+    page.read(reading.format(sentences=tally.sentences), misleads.format(left_out=tally.left_out))
+
+
+def _head_sentence(
+    rows: Sequence[Mapping[str, Any]], name: str, shares: np.ndarray, directions: Sequence[Sequence[str]]
+) -> str:
+    """Return what the selected head and the best one find of a relation. Arguments: as `best_direction` returns."""
+    layer, head = place = st.session_state.head
+    row = next(entry for entry in rows if entry["relation"] == name)
+    sentence = TEXTS["sentences.found"].format(
+        relation=escape_markdown(name),
+        head=f"L{layer} H{head}",
+        share=shares[place],
+        asked=f"{row['words']:,} words",
+        direction=directions[layer][head],
+        offset=int(row["fixed offset"]),
+        by_offset=row["by fixed offset"],
+    )
+    if row["best head"] == f"L{layer} H{head}":
+        return f"{sentence} {TEXTS['sentences.is_best'].format(heads=int(np.isfinite(shares).sum()))}"
+    return f"{sentence} {TEXTS['sentences.best'].format(head=row['best head'], share=np.nanmax(shares))}"
 
 
 def _tally_seconds(model: LoadedModel, upload: Upload) -> float:
     return estimate_seconds(model, SENTENCE_TOKENS, len(upload.data) / SENTENCE_BYTES)
 
 
-@work("{model} reads {upload}", seconds=_tally_seconds)
+@work("Analysing {upload} with {model}", seconds=_tally_seconds)
 def _tally(model: LoadedModel, upload: Upload, report: Progress = ignore_progress) -> RelationTally:
     with upload.on_disk() as path:
         sentences = [tree for tree, _ in read_trees(path)]
@@ -99,12 +116,12 @@ def relations_of_head(model: LoadedModel, head: Head) -> str:
         return ""
     rows = tally.rows_of_head(*head, min_count=MIN_COUNT)
     if not rows:
-        return f"In {escape_markdown(name)} there is no relation that this head finds best."
+        return TEXTS["sentences.no_relation"].format(name=escape_markdown(name))
     relations = ", ".join(
         f"**{escape_markdown(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})"
         for row in rows
     )
-    return f"In {escape_markdown(name)} this head is the best of all at {relations}."
+    return TEXTS["sentences.relations"].format(name=escape_markdown(name), relations=relations)
 
 
 def relation_rows(tally: RelationTally) -> list[dict[str, Any]]:
@@ -112,11 +129,11 @@ def relation_rows(tally: RelationTally) -> list[dict[str, Any]]:
     return [
         {
             "relation": row.relation,
-            "asked": row.asked,
+            "words": row.asked,
             "best head": "–" if row.layer is None else f"L{row.layer} H{row.head}",
             "found": row.accuracy,
-            "best offset": f"{row.offset:+d}",
-            "by offset": row.offset_accuracy,
+            "fixed offset": f"{row.offset:+d}",
+            "by fixed offset": row.offset_accuracy,
             "direction": row.direction,
         }
         for row in tally.rows()

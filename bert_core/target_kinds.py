@@ -129,7 +129,7 @@ _KINDS: dict[str, TargetKind] = {
     ),
     "loss": TargetKind(
         ("pieces",), "words", f"{_NATS} per piece", "exp",
-        "all hidden words together", "Which words help to guess all {count} hidden pieces?", "the hidden words",
+        "all hidden words together", "Which words help to guess all {count} hidden pieces?", "the masked words",
         "loss {loss} nats per piece", mean=True,
     ),
     # The difference of the two logits is the log-odds, in nats.

@@ -94,7 +94,9 @@ def test_a_choice_is_a_target_and_stays_in_the_link(tiny_chooser_folder: Path, m
     run = capture(loaded, loaded.tokenizer.encode(QUESTION, CHOICES[1]), target=Target("choice"))
     assert run.target_value is not None
     assert f"Which words does the choice “{CHOICES[1]}” (logit {two_digits(run.target_value)}) depend on?" in words(app)
-    assert "how far the logit falls" in words(app) and "how far the probability falls" not in words(app)
+    next(button for button in app.button if button.label.startswith("Test the methods")).click().run()
+    said = words(settled(app))
+    assert "how far the logit falls" in said and "how far the probability falls" not in said
     first = opened(tiny_chooser_folder, monkeypatch, "why", pair=CHOICES[1])
     assert target_of(first)[0] == "choice"
 

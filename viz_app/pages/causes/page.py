@@ -56,6 +56,7 @@ from viz_app.shell.target import answer_name, show_missing_target
 from viz_app.shell.view import View, add_file, chart, page_place, write_heading, write_note
 from viz_app.shell.work import confirm, wait_for
 
+PROPOSED_SOURCE = "_proposed_source"  # session key: the source that the page proposed, which follows the text
 STRONGEST_NEURONS = 12
 UNMATCHED_WORDS = 8  # listed of each text
 MAP_WIDTH = 640  # of the map beside its result, in pixels
@@ -65,8 +66,9 @@ MAX_WORDS = 6  # that are drawn of the predictions before and with a patch
 def draw(page: View) -> None:
     """Draw the effect of patching each part of the source into the text, and the selected patch in detail."""
     selection = selection_without_patches(page, TEXTS["without_patch"])
-    if not source.value and selection.target is not None:
+    if selection.target is not None and source.value in ("", st.session_state.get(PROPOSED_SOURCE)):
         source.set(SOURCE if is_current_example(EXAMPLE) else swapped_text(selection))
+        st.session_state[PROPOSED_SOURCE] = source.value
     with page.controls():
         _draw_controls(page, selection.encoding)
     with page.figure():

@@ -52,3 +52,14 @@ def test_another_text_and_another_part(app: str, page: Page) -> None:
     expect(page.get_by_label("Source text")).to_have_value("The queen lost his hat.")
     expect(page.get_by_role("heading", name="Head output: L5 H8")).to_be_visible(timeout=60_000)
     assert [problem for problem in page.problems if "404" not in problem] == []
+
+
+def test_in_a_lecture_no_button_is_over_the_map(app: str, page: Page) -> None:
+    """At 1280 x 720 the button of the random texts is inside the figure, beside the map."""
+    page.set_viewport_size({"width": 1280, "height": 720})
+    opened(page, app, "causes", model="headlight-mini", lecture="1")
+    settled(page)
+    grid = page.locator(".st-key-causes_found").bounding_box()
+    button = page.get_by_role("button", name="Compare with 10 random texts").bounding_box()
+    assert grid is not None and button is not None
+    assert button["x"] >= grid["x"] + grid["width"] and button["y"] + button["height"] <= 720

@@ -46,8 +46,8 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
     Warm supports, cool opposes; scores without a sign have the sequential scale. labels: (unit,). The customdata of a
     point is the number of its row. Raises ValueError if the lengths differ.
     """
-    first, *others = rows
-    for row in others:
+    first, *rows_of_bars = rows
+    for row in rows_of_bars:
         require_equal_lengths(labels=labels, scores=row.shares)
     strip: dict[str, Any] = {"signed": first.signed, "unit": SHARE, "limit": 1.0, "tokens": False, "width": PAGE_WIDTH}
     figure = cells(first.shares[None], [first.name], labels, numbers=first.values[None], longest_row=40, **strip)
@@ -59,11 +59,11 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
         figure.layout.margin.t = sized(96, 130)
     top, bottom = figure.layout.margin.t, figure.layout.margin.b
     strip_height, bars_height = sized(*STRIP_HEIGHT), sized(*BARS_HEIGHT)
-    total = strip_height + bars_height * len(others)
+    total = strip_height + bars_height * len(rows_of_bars)
     figure.layout.height = total + top + bottom
     figure.layout.yaxis.domain = [1 - strip_height / total, 1]
     traces: list[dict[str, Any]] = []
-    for number, row in enumerate(others, 1):
+    for number, row in enumerate(rows_of_bars, 1):
         end = 1 - (strip_height + bars_height * (number - 1)) / total
         lowest, axis = min(0.0, float(row.shares.min(initial=0.0))), f"y{number + 1}"
         name = plain(row.name, 40) + ("  " if row.signed else " (unsigned)  ")

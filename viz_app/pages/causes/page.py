@@ -1,4 +1,4 @@
-"""Draws the page Causes."""
+"""Draws the page Activation patching."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def draw(page: View) -> None:
             example_button(TEXTS["hint"], TEXTS["example"], _take_example)
             end_run()
         patching = selected_patching(selection)
-        page.read(TEXTS["reading"].format(giver=_giver()), TEXTS["misleads"])
+        reading = TEXTS["reading_mean" if origin.value == "mean" else "reading"].format(giver=_giver())
+        page.read(reading, TEXTS["misleads"])
         _draw_effects(patching)
 
 
@@ -145,26 +146,23 @@ def _draw_effects(patching: Patching) -> None:
             st.caption(TEXTS["until"])
             _draw_map(patching, estimate, "estimate", rows)
             return
-        _draw_maps(patching, run, estimate, rows, band)
+        if estimated.value:
+            st.markdown(TEXTS["exact"])
+        _draw_map(patching, run, "found", rows, band)
+        if estimated.value:
+            st.markdown(TEXTS["estimate"])
+            _draw_map(patching, estimate, "estimate", rows)
+            st.markdown(_estimate_quality(run, estimate))
     with page_place("rest"):
         if is_current_example(EXAMPLE) and (origin.value, source.value) == ("text", SOURCE):
             write_note(EXAMPLE.remark)
         if np.isfinite(patching.effects(run)[cell]):
             _draw_keep_button(patching, cell if patching.is_per_head else cell[::-1])
-        if place.value is not None:
-            _draw_closer(patching, cell)
+        if place.value is not None and patching.is_per_head:
+            _draw_head_positions(patching, cell[0])
+        elif place.value is not None and patching.part == "feed_forward":
+            _draw_neurons(patching, cell[1], cell[0])
     add_file("Effects (CSV)", partial(_csv, patching), "causes.csv")
-
-
-def _draw_maps(patching: Patching, exact: Patches, estimate: Patches, rows: slice, band: PatchBand | None) -> None:
-    if not estimated.value:
-        _draw_map(patching, exact, "found", rows, band)
-        return
-    st.markdown(TEXTS["exact"])
-    _draw_map(patching, exact, "found", rows, band)
-    st.markdown(TEXTS["estimate"])
-    _draw_map(patching, estimate, "estimate", rows)
-    st.markdown(_estimate_quality(exact, estimate))
 
 
 def _csv(patching: Patching) -> bytes:
@@ -243,8 +241,8 @@ def _draw_band(patching: Patching, patches: Patches) -> PatchBand | None:
     label, quick = TEXTS["compare"].format(count=RANDOM_TEXTS), None if is_close(patches) else 0.0
     band: PatchBand | None = confirm(label, patch_random_texts(patching), quick=quick, slot="band")
     if band is not None:
-        held, places = int(band.contains(patches).sum()), int(np.isfinite(patches.values).sum())
-        write_note(TEXTS["band"].format(count=RANDOM_TEXTS, held=held, places=places))
+        grey, places = int(band.contains(patches).sum()), int(np.isfinite(patches.values).sum())
+        write_note(TEXTS["band"].format(count=RANDOM_TEXTS, grey=grey, places=places))
     return band
 
 
@@ -282,7 +280,7 @@ def _estimate_quality(exact: Patches, estimate: Patches) -> str:
 
 
 def _draw_result(patching: Patching, patches: Patches, cell: tuple[int, int]) -> None:
-    """Draw the predictions with a patch, and the button that keeps it."""
+    """Draw what the model predicts with a patch, and without it."""
     name, index = _cell_name(patching, *cell), cell if patching.is_per_head else cell[::-1]
     effect = float(patching.effects(patches)[cell])
     write_heading(TEXTS["heading"].format(part=PARTS[patching.part], cell=name))
@@ -290,39 +288,26 @@ def _draw_result(patching: Patching, patches: Patches, cell: tuple[int, int]) ->
         st.caption(TEXTS["pruned" if patching.is_per_head else "unpaired"].format(cell=name))
         return
     before, after = wait_for(predict_patched(patching, index))
-    changes = ", ".join(
-        TEXTS["change"].format(name=label, before=old, after=new)
-        for label, old, new in _changes(patching, patches, index, before, after)
-    )
+    changes = ", ".join(_changes(patching, (patches.base_value, float(patches.values[index])), (before, after)))
     template = TEXTS["largest" if index == strongest(patches) else "result"]
     st.markdown(template.format(changes=changes, effect=cell_number(effect)))
     _draw_predictions(patching, before, after)
 
 
-def _changes(
-    patching: Patching, patches: Patches, index: tuple[int, int], before: Answer, after: Answer
-) -> list[tuple[str, str, str]]:
-    """Return names and values, without and with a patch, of the words of the target, or of its value."""
-    selection, target = patching.selection, patching.target
-    tokens = [token for token in (target.token_id, target.against) if token is not None]
-    if target.kind in ("mlm", "contrast"):
-        pair = [
-            next(one.probabilities for one in answer.predictions if one.position == target.position)
-            for answer in (before, after)
-        ]
-        names = [(token, f"“{escape_markdown(selection.word(token))}”") for token in tokens]
-        return [(name, two_digits(float(pair[0][token])), two_digits(float(pair[1][token]))) for token, name in names]
-    values = (patches.base_value, float(patches.values[index]))
-    old, new = (target.target_kind.format_value(value, two_digits) for value in values)
-    return [(answer_name(selection, target), old, new)]
-
-
-def _draw_closer(patching: Patching, cell: tuple[int, int]) -> None:
-    """Draw the heads of the selected layer token by token, or the neurons of the selected place."""
-    if patching.is_per_head:
-        _draw_head_positions(patching, cell[0])
-    elif patching.part == "feed_forward":
-        _draw_neurons(patching, cell[1], cell[0])
+def _changes(patching: Patching, values: tuple[float, float], answers: tuple[Answer, Answer]) -> list[str]:
+    """Return the probabilities of the target's words without and with a patch, or else its values, in Markdown."""
+    selection, target, kind = patching.selection, patching.target, patching.target.target_kind
+    if target.kind not in ("mlm", "contrast"):
+        old, new = (kind.format_value(value, two_digits) for value in values)
+        return [TEXTS["change"].format(name=answer_name(selection, target), before=old, after=new)]
+    predictions = [prediction for answer in answers for prediction in answer.predictions]
+    shares_of_words = [p.probabilities for p in predictions if p.position == target.position]
+    changes = []
+    for token in [token for token in (target.token_id, target.against) if token is not None]:
+        old, new = (two_digits(float(probabilities[token])) for probabilities in shares_of_words)
+        name = f"“{escape_markdown(selection.word(token))}”"
+        changes.append(TEXTS["change"].format(name=name, before=old, after=new))
+    return changes
 
 
 def _draw_head_positions(patching: Patching, layer: int) -> None:
@@ -333,10 +318,8 @@ def _draw_head_positions(patching: Patching, layer: int) -> None:
         return
     effects = shares(patches)[layer].T
     rows = _visible_tokens(patching, int(np.nanargmax(np.nanmax(np.abs(effects), axis=1))))
-    tokens, columns = patching.tokens[rows], patching.columns
-    alt = f"Effects of the heads of layer {layer}, token by token"
-    figure = effect_map(effects[rows], tokens, columns)
-    chart(figure, key="causes_closer", alt=alt, grows=False)
+    figure = effect_map(effects[rows], patching.tokens[rows], patching.columns)
+    chart(figure, key="causes_closer", alt=f"Effects of the heads of L{layer}, token by token", grows=False)
     write_note(TEXTS["heads_reading"].format(layer=layer))
 
 
@@ -351,8 +334,7 @@ def _draw_neurons(patching: Patching, layer: int, position: int) -> None:
     effects = shares(patches)[layer, position]
     order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST_NEURONS].tolist()
     figure = value_bars([f"neuron {number}" for number in order], effects[order].tolist(), title="effect")
-    alt = f"The {len(order)} neurons with the largest effects"
-    chart(figure, key="causes_neurons", alt=alt, grows=False)
+    chart(figure, key="causes_neurons", alt=f"The {len(order)} neurons with the largest effects", grows=False)
     write_note(TEXTS["neurons_reading"].format(shown=len(order), count=f"{count:,}", layer=layer))
 
 
@@ -386,6 +368,5 @@ def _draw_keep_button(patching: Patching, index: tuple[int, int]) -> None:
     if (state.put, state.put_from) == (patch, source_text):
         st.caption(TEXTS["kept"])
         return
-    advice = TEXTS["keep_help"]
-    button: dict[str, Any] = {"icon": ":material/keep:", "key": "keep_put", "help": advice}
+    button: dict[str, Any] = {"icon": ":material/keep:", "key": "keep_put", "help": TEXTS["keep_help"]}
     st.button(TEXTS["keep"], on_click=keep_patch, args=(patch, source_text), **button)

@@ -43,8 +43,8 @@ def draw(page: View) -> None:
     if neuron_cell.value is None and neuron.value is None and is_example:
         neuron.set(NEURON)
     layer, position = _current_cell(selection)
-    listed = strongest(*inputs(selection), ranked.value).neurons[layer, position].tolist()
-    neurons = [number for number in listed if number >= 0]
+    numbers = strongest(*inputs(selection), ranked.value).neurons[layer, position].tolist()
+    neurons = [number for number in numbers if number >= 0]
     current = _selected_neuron(selection) or ((layer, neurons[0]) if neurons else None)
     with page.controls():
         ranked()

@@ -86,15 +86,7 @@ def neuron_words(
     _check_neurons(loaded, [(layer, neuron) for neuron in numbers])
     indices, selected = [remaining.index(neuron) for neuron in numbers], _positions(encoding, positions)
     word_count, head = min(require_int("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
-    if translators is not None:
-        translators = translators.on_device_of(traced.after_attention)
-
-    def decoder_input(norm_input: Tensor) -> Tensor:
-        """Map inputs of the layer's last layer norm (..., hidden) to inputs of the decoder of the MLM head."""
-        states = output.LayerNorm(norm_input)
-        transformed: Tensor = head.transform(states if translators is None else translators(layer + 1, states))
-        return transformed
-
+    decoder_input = _decoder_input(loaded, traced, layer, translators)
     norm_inputs = traced.feed_forward_update + traced.after_attention
     vectors = output.dense.weight.T[indices]  # (neuron, hidden)
     direction = vectors.new_zeros(len(numbers), head.decoder.in_features)
@@ -121,6 +113,51 @@ def neuron_words(
         lowered=lowered.indices.cpu().numpy().astype(np.int32),
         lowered_slopes=as_array(-lowered.values),
     )
+
+
+@torch.no_grad()
+def promoted_words(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    neurons: np.ndarray,
+    *,
+    translators: Translators | None = None,
+    head_mask: np.ndarray | None = None,
+) -> np.ndarray:
+    """Find the word that one neuron of each layer raises most at each token, from one pass.
+
+    neurons: (layer, token) numbers of the neurons, -1 for none. translators: as for `neuron_words`; the MLM head alone
+    reads the last layer. Returns the numbers of the words (layer, token), -1 for none.
+    Raises Refused for a model without a trained MLM head.
+    """
+    loaded.require_head("words", "its neurons cannot be related to words")
+    words, embeddings = np.full(neurons.shape, -1), loaded.model.cls.predictions.decoder.weight
+    for layer, traced in enumerate(trace_text(loaded, encoding, head_mask)):
+        remaining, output = traced.layer.intermediate.neurons, traced.layer.output
+        decoder_input = _decoder_input(loaded, traced, layer, None if layer == len(neurons) - 1 else translators)
+        norm_inputs = traced.feed_forward_update + traced.after_attention
+        existing = np.flatnonzero(neurons[layer] >= 0)
+        for positions in np.array_split(existing, -(-len(existing) // POSITIONS_AT_ONCE) or 1):
+            vectors = output.dense.weight.T[[remaining.index(int(neuron)) for neuron in neurons[layer, positions]]]
+            derivatives = _directional_derivatives(decoder_input, norm_inputs[positions], vectors)
+            words[layer, positions] = (derivatives @ embeddings.T).argmax(-1).cpu().numpy()
+    return words
+
+
+def _decoder_input(
+    loaded: LoadedModel, traced: LayerTrace, layer: int, translators: Translators | None
+) -> Callable[[Tensor], Tensor]:
+    """Return a function from inputs of a layer's last layer norm (..., hidden) to inputs of the MLM head's decoder."""
+    if translators is not None:
+        translators = translators.on_device_of(traced.after_attention)
+
+    def decoder_input(norm_input: Tensor) -> Tensor:
+        states = traced.layer.output.LayerNorm(norm_input)
+        states = states if translators is None else translators(layer + 1, states)
+        transformed: Tensor = loaded.model.cls.predictions.transform(states)
+        return transformed
+
+    return decoder_input
 
 
 @validate_arguments

@@ -72,14 +72,14 @@ def test_answers_are_targets_and_stay_in_the_link(tiny_reader_folder: Path, monk
     assert not app.exception and not app.error and value == "span:{}:{}".format(*places[0])
     assert {"Explain no answer", "Explain “B follows A”"} <= set(options)
     assert sum(option.startswith("Explain answer “") for option in options) == 5
-    assert "Why the answer “" in words(app)
+    assert "Which words does the answer “" in words(app)
     first = places[0][0]
     linked = opened(tiny_reader_folder, monkeypatch, "why", target=f"span:{first}:{first + 1}")
     assert target_of(linked)[0] == f"span:{first}:{first + 1}" and not linked.exception
     for wrong in ("span:1:2", f"span:{first + 1}:{first}", "span:9", "span:x:y", f"span:{first}:400"):
         assert target_of(opened(tiny_reader_folder, monkeypatch, "why", target=wrong))[0] == value
     none = opened(tiny_reader_folder, monkeypatch, "why", target="span:0:0")
-    assert "Why the answer “no answer”?" in words(none)
+    assert "Which words does the answer “no answer” (" in words(none)
 
 
 def test_why_this_answer_asks_for_it(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_why_this_answer_asks_for_it(tiny_reader_folder: Path, monkeypatch: pyte
     app.button(key="why_answer").click().run()
     (place, *_) = found_by(tiny_reader_folder)[1]
     assert not app.exception and app.session_state.target == "span:{}:{}".format(*place)
-    assert "Why the answer “" in words(settled(app))
+    assert "Which words does the answer “" in words(settled(app))
 
 
 def test_heads_says_the_answer_with_all_heads_and_without_some(

@@ -1,7 +1,8 @@
-"""What carries an answer over from one text to another: the page Causes, and its pictures."""
+"""Which activations change a prediction: the page Activation patching, and its pictures."""
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -24,6 +25,7 @@ from viz_app.export.effects import effects_file
 from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.style import cell_number
 from viz_app.pages.causes import EXAMPLE, PARTS, SOURCE
+from viz_app.pages.causes.patches import is_close, is_small
 from viz_app.shell import work
 from viz_app.shell.examples import REFERENCE
 
@@ -79,7 +81,7 @@ def test_of_a_long_text_the_tokens_around_one_are_drawn(loaded: LoadedModel) -> 
     rest = " and went home in the evening" * 10
     given = THEIRS | {"text": THEIRS["text"][:-1] + rest, "source": SOURCE[:-1] + rest}
     for more, first, framed in (
-        ({}, 0, None),
+        ({}, 0, 2),
         ({"around": "60"}, 27, None),
         ({"around": "50", "place": "52.1"}, 27, 25),
     ):
@@ -87,7 +89,7 @@ def test_of_a_long_text_the_tokens_around_one_are_drawn(loaded: LoadedModel) -> 
         (figure,) = drawn(app, "heatmap")
         assert len(figure["data"][0]["y"]) == 40 and not app.exception and not app.error
         tokens = len(app.session_state["_question"].encoding)
-        assert f"Tokens {first} to {first + 39} of {tokens} are drawn" in words(app)
+        assert f"Tokens {first} to {first + 39} of {tokens} are shown" in words(app)
         frames = [shape["y0"] + 0.5 for shape in figure["layout"].get("shapes", [])]
         assert [round(frame) for frame in frames] == ([] if framed is None else [framed])
 
@@ -119,7 +121,7 @@ def test_a_source_may_be_no_other_text(loaded: LoadedModel, origin: str) -> None
     source = MeanOf(tuple(loaded.tokenizer.encode(line) for line in REFERENCE.splitlines()))
     found = patch(loaded, source, text, target, part_kind="head")
     assert_near(shown(app), found.values - found.base_value, 1e-5, of=float(np.abs(found.values).max()))
-    assert "Cells say how much it rises or falls" in words(app)
+    assert "Cells show its change" in words(app)
 
 
 def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> None:
@@ -128,7 +130,7 @@ def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> Non
     drawn_rows = json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]["yaxis"]["ticktext"]
     assert [row.strip() for row in drawn_rows][2:5] == ["man → none", "lost", "his (masked)"]
     app = start(**THEIRS, source="The old woman lost his hat.", place="2.3")
-    assert "Nothing could be put in at man → none at L2: no word of the source stands for it" in words(app)
+    assert "Nothing was patched at man → none at L2: no word of the source is aligned with it" in words(app)
     assert "only in the text: “man”" in words(app) and "only in the source: “old”, “woman”" in words(app)
 
 
@@ -147,7 +149,7 @@ def test_the_way_back_the_answer_is_read_where_its_word_is_hidden(loaded: Loaded
 def test_what_random_texts_do_is_marked(loaded: LoadedModel) -> None:
     """By a button; the marks are those of the library."""
     app = start(**THEIRS, source=SOURCE)
-    (button,) = (button for button in app.button if button.label.startswith("Hold it against 10 random texts"))
+    (button,) = (button for button in app.button if button.label.startswith("Compare with 10 random texts"))
     settled(button.click().run(), "stop_here")
     settled(app.run(), "stop_here")
     source, text = both(loaded)
@@ -163,7 +165,58 @@ def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
     target = word_target(loaded.tokenizer, text, "her", against="his")
     estimate = estimate_patches(loaded, source, text, target, part_kind="attention")
     assert_near(shown(app, 1), estimate.effects.T, 1e-5, of=1.0)
-    assert "the estimate misses" in words(app)
+    assert "attribution patching misses" in words(app)
+
+
+def is_grey(figure: dict[str, Any]) -> bool:
+    """Whether no cell of a map has a colour: the numbers behind the colours are packed zeros."""
+    return not np.any(np.frombuffer(base64.b64decode(figure["data"][0]["z"]["bdata"])))
+
+
+SMALL = {"text": "The doctor said that he was late.", "masked": "4", "target": "5:he"}
+
+
+def test_a_small_difference_is_said_first_and_the_map_is_grey(loaded: LoadedModel) -> None:
+    """The test by random texts runs by itself where both predictions are close; no cell has a colour then."""
+    app = start(**SMALL, source="The nurse said that he was late.")
+    said = words(app)
+    assert said.index("The difference is small.") < said.index("with this patch")
+    assert "Grey with ○: no stronger than 10 random texts" in said
+    assert not any(button.label.startswith("Compare with") for button in app.button)
+    (figure,) = drawn(app, "heatmap")
+    assert is_grey(figure) and np.abs(shown(app)).max() > 0.9, "the numbers stay"
+    read = loaded.tokenizer
+    source, text = (
+        read.mask_words(read.encode(one), [4]) for one in ("The nurse said that he was late.", SMALL["text"])
+    )
+    found = patch(loaded, source, text, word_target(read, text, "he"))
+    assert is_close(found) and is_small(found, patch_band(loaded, found))
+    source, text = both(loaded)
+    found = patch(loaded, source, text, word_target(read, text, "her", against="his"))
+    assert not is_close(found) and not is_small(found, patch_band(loaded, found))
+
+
+def test_a_small_difference_that_was_not_tested_is_grey_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine the test has its button, and the map waits for it."""
+    monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr("viz_app.pages.causes.patches.Patching.seconds", 0.5)
+    app = start(**SMALL, source="The nurse said that he was late.")
+    assert "grey until it is compared with random texts" in words(app)
+    assert any(button.label.startswith("Compare with 10 random texts") for button in app.button)
+    assert is_grey(drawn(app, "heatmap")[0])
+
+
+def test_a_text_of_ones_own_has_a_source_with_one_word_swapped() -> None:
+    """Unless it has no such word, or only a masked one."""
+    app = start(text="She gave the book to her brother.", masked="5")
+    assert app.session_state.source == "He gave the book to her brother." and "with this patch" in words(app)
+    app.text_input(key=key_of(app, "text")).set_value("The king lost his hat.").run()
+    settled(app)
+    assert app.session_state.source == "The queen lost his hat.", "a proposal follows the text"
+    app.text_input(key=key_of(app, "source")).set_value("The girl lost his hat.").run()
+    app.text_input(key=key_of(app, "text")).set_value("The king lost her hat.").run()
+    assert settled(app).session_state.source == "The girl lost his hat.", "a typed source stays"
+    assert start(text="The dog lost his hat.", masked="3").session_state.source == ""
 
 
 def test_until_the_patches_are_run_the_estimate_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,16 +226,16 @@ def test_until_the_patches_are_run_the_estimate_is_shown(monkeypatch: pytest.Mon
     (button,) = (button for button in app.button if button.label.startswith("Run all 56 patches"))
     assert "Until then, the estimate" in words(app) and shown(app).shape == (8, 7)
     settled(button.click().run())
-    assert "The largest effect" in words(app)
+    assert "the largest" in words(app)
 
 
 def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     """A head's layer is shown token by token; of a feed-forward network its strongest neurons."""
     app = start(**THEIRS, source=SOURCE, patched="head", place="5.8")
-    assert re.search(r"L5 H8, effect 0\.[78]\d", words(app)) and shown(app, 1).shape == (8, 12)
-    assert "with this one part put in" in words(app)
+    assert re.search(r"“her” 0\.014 → 0\.\d+, “his” 0\.8\d → 0\.\d+\*\* with this patch; effect 0\.[78]", words(app))
+    assert "Head output: L5 H8" in words(app) and shown(app, 1).shape == (8, 12)
     app = start(text="She opened the door.", pair="It was dark.", target="nsp", source="He ate a door.", place="2.3")
-    assert "Before, of the texts as they are" in words(app) and not app.exception and not app.error
+    assert "with this patch; effect" in words(app) and not app.exception and not app.error
     app = start(**THEIRS, source=SOURCE, patched="feed_forward", place="2.3")
     for button in app.button:
         if button.label.startswith("Patch its"):
@@ -196,19 +249,19 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
         effects[strongest]
     )
     app = start(**THEIRS, source=SOURCE, patched="head", place="40.8")
-    assert not app.exception and "effect" not in "".join(one.value for one in app.subheader), "no such place"
+    assert not app.exception and "Head output: L5 H8" in words(app), "no such place: the largest effect is shown"
 
 
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ({"text": "The man lost his hat."}, "There is no answer yet that could be carried over"),
-        (THEIRS | {"text": "A man lost his hat."}, "Type a second text that differs in a word or two"),
+        ({"text": "The man lost his hat."}, "There is no prediction yet that activations could change"),
+        (THEIRS | {"text": "A dog lost his hat."}, "Type a second text that differs in a word or two"),
         (THEIRS | {"source": "The old woman lost his hat.", "patched": "pattern"}, "An attention pattern can only"),
         (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 other texts"),
         (THEIRS | {"origin": "noise", "noise": "0", "source": "no"}, "0.1 to 10"),
         (THEIRS | {"source": "The man lost his hat."}, "for both texts: choose another target or another source"),
-        (THEIRS | {"source": "   "}, "Type a second text"),
+        (THEIRS | {"text": "The dog lost his hat.", "source": "   "}, "Type a second text"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_patched_is_said_in_a_sentence(address: dict[str, str], sentence: str) -> None:
@@ -224,7 +277,7 @@ def test_what_cannot_be_patched_is_said_in_a_sentence(address: dict[str, str], s
 def test_without_a_source_one_click_fills_in_an_example() -> None:
     """And the other part that is chosen has a place of its own."""
     app = start(text="A small word.", masked="1")
-    (fill,) = (button for button in app.button if button.label == "Take an example")
+    (fill,) = (button for button in app.button if button.label == "Use an example")
     settled(fill.click().run())
     assert (app.session_state.text, app.session_state.source) == (EXAMPLE.text, SOURCE)
     app.session_state.place = (2, 3)

@@ -81,7 +81,7 @@ def test_a_choice_becomes_the_second_text_and_is_asked_about(
     app = opened(tiny_chooser_folder, monkeypatch)
     app.button(key="why_choice").click().run()
     assert (app.session_state.pair, app.session_state.target) == (found.choices[found.order[0]], "choice")
-    assert "Why the choice “" in words(settled(app))
+    assert "Which words does the choice “" in words(settled(app))
 
 
 def test_a_choice_is_a_target_and_stays_in_the_link(tiny_chooser_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,10 @@ def test_a_choice_is_a_target_and_stays_in_the_link(tiny_chooser_folder: Path, m
     loaded = load(str(tiny_chooser_folder), device="cpu")
     run = capture(loaded, loaded.tokenizer.encode(QUESTION, CHOICES[1]), target=Target("choice"))
     assert run.target_value is not None
-    assert f"Why the choice “{CHOICES[1]}”? :small[logit {two_digits(run.target_value)}]" in words(app)
-    assert "how far the logit falls" in words(app) and "how far the probability falls" not in words(app)
+    assert f"Which words does the choice “{CHOICES[1]}” (logit {two_digits(run.target_value)}) depend on?" in words(app)
+    next(button for button in app.button if button.label.startswith("Test the methods")).click().run()
+    said = words(settled(app))
+    assert "how far the logit falls" in said and "how far the probability falls" not in said
     first = opened(tiny_chooser_folder, monkeypatch, "why", pair=CHOICES[1])
     assert target_of(first)[0] == "choice"
 

@@ -43,7 +43,9 @@ def test_a_part_that_is_kept_stays_in_on_every_page() -> None:
     assert "Put in:" not in words(app)
     app.button(key="keep_put").click()
     settled(app.run())
-    assert SAYS in words(app) and "It stays in" in words(app) and not app.exception and not app.error
+    assert (
+        SAYS in words(app) and "This patch is active on all pages" in words(app) and not app.exception and not app.error
+    )
     assert (app.query_params["put"], app.query_params["put_from"]) == ("state.3@2", SOURCE)
     loaded = load(device="cpu")
     read = loaded.tokenizer
@@ -106,9 +108,9 @@ def test_causes_itself_reads_the_text_without_it() -> None:
     """Else patches would go into what is patched already; and the other kinds of source say why they cannot be kept."""
     plain = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3"))
     kept = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3", put="state.3@2", put_from=SOURCE))
-    assert "It stays in" in words(kept) and "read without what is put in" in words(kept)
-    line = next(text for text in words(plain).split("\n") if "The largest effect" in text)
+    assert "This patch is active" in words(kept) and "shows the text without the active patch" in words(kept)
+    line = next(text for text in words(plain).split("\n") if "with this patch; effect" in text)
     assert line in words(kept)
     out = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3", direction="out"))
-    assert "choose Source into text" in words(out).replace("*", "")
+    assert "choose Denoising" in words(out).replace("*", "")
     assert "keep_put" not in {button.key for button in out.button}

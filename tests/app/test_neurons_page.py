@@ -1,4 +1,4 @@
-"""Which neurons fire, what they say and what rests on them: the page Neurons, its pictures and its file."""
+"""Which neurons are active, what they promote and support: the page MLP neurons, its pictures and its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bert_core.analysis.neurons import strongest_neurons
 from bert_core.loading import LoadedModel
 from bert_core.records import word_target
 from bert_core.refused import Refused
-from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
+from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, promoted_words, suppress_neurons
 from bert_core.tokenizer import Encoding
 from bert_core.translators import read_translators
 from tests.near import assert_near
@@ -26,7 +26,7 @@ from viz_app.export.neurons import neuron_columns
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import value_bars
 from viz_app.figures.neurons import neuron_map
-from viz_app.figures.style import Look, two_digits, use_look
+from viz_app.figures.style import Look, one_line, two_digits, use_look
 from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor
 from viz_app.shell import work
 from viz_app.shell.params import parse_pair
@@ -64,19 +64,40 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     found = strongest_neurons(values, 10)
     app = start(**HERS, ranked=ranked, neuron_cell="4.2")
     assert not app.exception and not app.error
-    hovers = [text.split() for text in drawn(app, "heatmap")[0]["data"][1]["hovertext"]]
-    assert [int(hover[-2].split("<")[0]) for hover in hovers] == found.neurons[..., 0].T.ravel().tolist()
-    assert [hover[-1] for hover in hovers] == [two_digits(value) for value in found.values[..., 0].T.ravel().tolist()]
+    (figure,) = drawn(app, "heatmap")
+    hovers = [text.split("<br>") for text in figure["data"][1]["hovertext"]]
+    assert [int(hover[1].split()[-1]) for hover in hovers] == found.neurons[..., 0].T.ravel().tolist()
+    strongest = [two_digits(value) for value in found.values[..., 0].T.ravel().tolist()]
+    assert [hover[3].split()[-1] for hover in hovers] == strongest
+    promoted = promoted_words(loaded, encoding, found.neurons[..., 0], translators=read_translators(loaded))
+    texts = [f"promotes {loaded.tokenizer.token_of(word)}" for word in promoted.T.ravel().tolist()]
+    assert [hover[2] for hover in hovers] == texts, "each cell has the word that its neuron promotes"
+    assert one_line(texts[7].removeprefix("promotes "), 9) in {
+        text for t in figure["data"][2:] for text in t.get("text", ())
+    }
     assert "L4 at queen" in words(app)
     listed = app.dataframe[0].value
     assert listed["neuron"].tolist() == found.neurons[4, 2].tolist()
-    assert_near(listed["fires"], run.activations[4, 2, found.neurons[4, 2]])
-    assert_near(listed["adds"], run.contributions[4, 2, found.neurons[4, 2]])
-    assert f"have {found.share[4, 2]:.0%} of all" in words(app)
+    assert_near(listed["activation"], run.activations[4, 2, found.neurons[4, 2]])
+    assert_near(listed["contribution"], run.contributions[4, 2, found.neurons[4, 2]])
+    assert f"make up {found.share[4, 2]:.0%} of the layer's total" in words(app)
     first = found.neurons[4, 2, 0]
     assert f"L4 neuron {first}" in words(app)
-    along = next(figure for figure in drawn(app, "bar") if figure["layout"]["xaxis"]["title"]["text"] == "fires")
+    along = next(figure for figure in drawn(app, "bar") if figure["layout"]["xaxis"]["title"]["text"] == "activation")
     assert_near(along["data"][0]["x"], run.activations[4, :, first])
+
+
+def test_the_word_of_a_cell_is_the_first_that_its_neuron_raises(loaded: LoadedModel) -> None:
+    """For every cell alike: by the tuned lens below the last layer, there by the MLM head; -1 without a neuron."""
+    encoding, translators = read(loaded, HERS["text"], (6,)), read_translators(loaded)
+    neurons = strongest_neurons(neuron_activations(loaded, encoding).contributions, 1).neurons[..., 0].copy()
+    neurons[1, 2] = -1
+    found = promoted_words(loaded, encoding, neurons, translators=translators)
+    assert found.shape == neurons.shape and found[1, 2] == -1
+    for layer, position in ((0, 0), (1, 3), (3, 2), (5, 7)):
+        lens = None if layer == 5 else translators
+        one = neuron_words(loaded, encoding, layer, [int(neurons[layer, position])], [position], translators=lens)
+        assert found[layer, position] == one.raised[0, 0]
 
 
 def test_the_words_are_those_of_both_lenses(loaded: LoadedModel) -> None:
@@ -103,6 +124,9 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     )
     found = neuron_words(loaded, encoding, layer, [neuron], [int(along.argmax())])
     assert "herself" in [loaded.tokenizer.token_of(int(piece)) for piece in found.raised[0]]
+    place = [int(along.argmax())]
+    tuned = neuron_words(loaded, encoding, layer, [neuron], place, translators=read_translators(loaded))
+    assert loaded.tokenizer.token_of(int(tuned.raised[0, 0])) == "linda"
     summed = neuron_gradients(loaded, encoding, word_target(loaded.tokenizer, encoding, "her")).neuron_scores
     assert summed.size == 9_216 and (summed > summed[layer, neuron]).sum() < 5
     for text in (EXAMPLE.text, "The river was cold.", "Nobody had seen the old house.", "Paris is a city."):
@@ -110,7 +134,7 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
         assert np.abs(added[0, 0]).argmax() == 856, text
     app = start()
     assert app.session_state.text == EXAMPLE.text and app.session_state.neuron == NEURON
-    assert "Look at L3 neuron 146" in words(app) and "L3 at she" in words(app)
+    assert "**L3 neuron 146** is active" in words(app) and "L3 at she" in words(app)
 
 
 def test_the_answer_rests_on_neurons_and_is_held_against_chance(
@@ -137,7 +161,7 @@ def test_the_answer_rests_on_neurons_and_is_held_against_chance(
         )
         assert f"{low} to {high}" in words(app)
     assert f"**{target.target_kind.format_value(without.value, two_digits)}**" in words(app)
-    assert f"without the neurons {', '.join(map(str, best))} of L3" in words(app)
+    assert f"without neurons {', '.join(map(str, best))} of L3" in words(app)
 
 
 def test_a_neuron_is_switched_off_for_every_page(loaded: LoadedModel) -> None:
@@ -188,7 +212,7 @@ def test_without_a_gap_there_is_no_answer_to_rest_on() -> None:
     """The neurons are shown all the same, and a way to a target is offered."""
     app = start(text="The queen gave the book away.")
     assert not app.exception and not app.error
-    assert "There is no answer yet that could rest on neurons" in words(app)
+    assert "There is no prediction yet that could depend on neurons" in words(app)
     assert drawn(app, "heatmap")
 
 
@@ -217,7 +241,8 @@ def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> N
         neuron = int(one["neuron"])
         assert neuron == found.neurons[2, 1, 2]
         assert_near(
-            [float(one["fires"]), float(one["adds"])], [run.activations[2, 1, neuron], run.contributions[2, 1, neuron]]
+            [float(one["activation"]), float(one["contribution"])],
+            [run.activations[2, 1, neuron], run.contributions[2, 1, neuron]],
         )
         assert ("score" in one) == (known is not None)
     assert_near(float(one["score"]), scores.scores[2, 1, neuron])
@@ -232,6 +257,10 @@ def test_figures_say_what_they_were_given() -> None:
     assert np.asarray(figure.data[0].z).tolist() == [[1.0, -0.5], [0.5, 1.0]]
     assert {text for trace in figure.data[2:] for text in trace.text} == {"3", "40", "5", "6"}
     assert "&lt;b&gt;a" in figure.layout.yaxis.ticktext[0]
+    named = neuron_map(
+        neurons, values, ["a", "b"], ["L0", "L1"], value_name="adds", limits=[1.0, 4.0], words=[["<i>", "y"], ["z", ""]]
+    )
+    assert {text for trace in named.data[2:] for text in trace.text} == {"&lt;i&gt;", "y", "z", ""}
     ones, layers = np.ones((1, 24), int), [f"L{n}" for n in range(24)]
     with use_look(Look(dark=True, lecture=True)):
         wide = neuron_map(ones, ones.astype(float), ["a"], layers, value_name="adds", limits=[0.0] * 24)

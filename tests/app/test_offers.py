@@ -13,7 +13,7 @@ from viz_app.shell import work
 
 ADDRESS = {"text": "The cat [MASK] on the mat.", "target": "3:sat"}
 # What each page offers, and seconds that are too few for it but enough for what it shows unasked.
-OFFERS = {"score": ("Score both sentences", 3.0), "prune": ("Test on", 3.0), "why": ("Test every method", 10.0)}
+OFFERS = {"score": ("Score both sentences", 3.0), "prune": ("Test on", 3.0), "why": ("Test the methods", 10.0)}
 WHY = "this server is for many: one question may take {:.0f} s"
 
 

@@ -25,7 +25,9 @@ MAPS: dict[str, Callable[[], go.Figure]] = {
     "attention": lambda: attention_heatmap(ONE_CELL, ["q"], ["k"], signed=False, title="L0 H0"),
     "effects": lambda: effect_map(ONE_CELL, ["a"], ["L0"]),
     "image": lambda: picture_heat(np.zeros((8, 8, 3), np.uint8), ONE_CELL, signed=True, unit="gradient"),
-    "neurons": lambda: neuron_map(np.ones((1, 1), int), ONE_CELL, ["a"], ["L0"], value_name="adds", limits=[1.0]),
+    "neurons": lambda: neuron_map(
+        np.ones((1, 1), int), ONE_CELL, ["a"], ["L0"], value_name="contribution", limits=[1.0]
+    ),
     "panels": lambda: vector_panels({"query": ONE_CELL}, ["a"]),
     "scores": lambda: score_table(ONE_CELL, ONE_CELL, ["LRP"], ["a"], unit="share of the largest"),
     "similarity": lambda: similarity_matrix(ONE_CELL, ["a"]),

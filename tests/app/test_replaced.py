@@ -71,7 +71,7 @@ def test_a_link_asks_for_any_token_and_for_no_other_thing(folder: Path, loaded: 
     unlikely = rank_typed_tokens(shares_of(loaded), loaded.tokenizer.encode(TEXT))[-1]
     app = settled(visited("why", model=str(folder), text=TEXT, target=f"replaced:{unlikely}"))
     label = loaded.tokenizer.encode(TEXT).labels[unlikely]
-    assert not app.exception and f"Why does “{label}” at position {unlikely} look replaced, or not?" in words(app)
+    assert not app.exception and f"Which words does “{label}” being replaced (" in words(app)
     for wrong in ("replaced:0", "replaced:99", "replaced:", "replaced:-1", "replaced:x"):
         app = settled(visited("predict", model=str(folder), text=TEXT, target=wrong))
         assert not app.exception and not app.error and app.session_state.target != wrong

@@ -107,7 +107,7 @@ def test_a_tag_is_explained_on_every_page_that_explains(folder: Path, path: str)
     (control,) = [box for box in app.selectbox if str(box.value).startswith("tag:")]
     assert control.value == "tag:2:1" and "Explain “cats” as B-PER" in control.options
     if path == "why":
-        assert "Why “B-PER” for “cats”?" in words(app)
+        assert "Which words does the tag “B-PER” of “cats” (" in words(app)
 
 
 def test_a_link_to_a_tag_that_is_not_there_is_passed_over(folder: Path) -> None:

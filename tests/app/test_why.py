@@ -1,4 +1,4 @@
-"""The page Why and the target above it, without a browser: what is asked, what is answered, and what is refused."""
+"""The page Attribution and the target above it, without a browser: scores, their test, and what is refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, Look, both_shades, shade, use_look
-from viz_app.figures.why import score_table, trust_chart
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, Look, both_shades, shade, two_digits, use_look
+from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, page, scores
 from viz_app.shell import notices
 
@@ -35,7 +35,8 @@ def opened(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def page(**address: str) -> AppTest:
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update({"text": TEXT, "masked": "5", "model": str(tiny_model_folder), **address})
-        return until(at(app.run(), "why").run(), lambda app: "measures:" in words(app))
+        app.session_state["open_table"] = True
+        return until(at(app.run(), "why").run(), lambda app: "depend on?" in words(app))
 
     return page
 
@@ -61,13 +62,15 @@ def type_target(app: AppTest, typed: str) -> None:
 
 
 def table_of(app: AppTest) -> list[list[list[str]]]:
-    """What stands in the first drawn table: method, token and number of every cell, row by row."""
-    cells = next(json.loads(element.proto.spec) for element in app.get("plotly_chart"))["data"][1]["hovertext"]
+    """The cells of the folded table: method, token and number of every cell, row by row."""
+    specs = [json.loads(element.proto.spec) for element in app.get("plotly_chart")]
+    table = next(spec for spec in specs if spec["layout"]["xaxis"].get("ticktext", [""])[-1] == "agreement")
+    cells = table["data"][1]["hovertext"]
     return [list(row) for _, row in groupby((cell.split("<br>") for cell in cells), key=lambda cell: cell[0])]
 
 
 def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
-    """Every method in its row, with its own numbers; the chosen one's two lines stand below the strip."""
+    """Every method in its row, with its own numbers; what the chosen one measures is below the strip."""
     app = opened(target="6:mat", method="rollout")
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
@@ -76,7 +79,13 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     assert_near(drawn, expected)
     assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
     said = words(app)
-    assert "Why “mat” at position 6?" in said and "**What rollout measures:** Attention multiplied" in said
+    assert "Which words does “mat” (" in said and "Attention multiplied through all layers" in said
+    strip = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
+    names = [method.name for method in METHODS]
+    shown = {text.split("<br>")[0]: trace for trace in strip for text in trace.get("hovertext", ())[:1]}
+    assert list(shown) == ["rollout", "integrated gradients", "occlusion", "attention"]
+    for name, trace in shown.items():
+        assert_near([float(text.split("<br>")[2]) for text in trace["hovertext"]], expected[names.index(name)])
     assert "It has no sign, weights all heads equally" in said
 
 
@@ -86,8 +95,8 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     """Nothing is taken away before the click, which names its cost; then every method has its verdict."""
     app = opened(target="6:mat", words="1")
     assert "than chance here:" not in words(app)
-    ask = button(app, "Test every method")
-    assert "model runs" in ask.label
+    ask = button(app, "Test the methods")
+    assert "about" in ask.label and "forward passes" in ask.help
     ask.click().run()
     until(app, lambda app: "than chance here:" in words(app))
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
@@ -98,28 +107,28 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
         assert not names or f"**{meaning}:** {', '.join(names)}." in words(app)
     rows = [row[0][0] for row in table_of(app)]
     assert all(name[-1] in "●○✕" for name in rows)
+    earlier = "Result for an earlier question: Which words does “mat” depend on?"
     app.text_input(key=key_of(app, "text")).set_value("the dog sat on the mat").run()
-    assert "This was for an earlier question: Why “mat” at position 6?" in words(app), "the last answer stays in sight"
-    assert "There is nothing to explain yet" in words(app) and table_of(app)[0][2][1] == "cat"
-    app.text_input(key=key_of(app, "text")).set_value("the dog sat on the [MASK]").run()
     until(app, lambda app: table_of(app)[0][2][1] == "dog")
-    assert "This was for an earlier question: Why “mat” at position 6?" in words(app) and button(
-        app, "Test every method"
-    )
+    assert earlier in words(app) and button(app, "Test the methods"), "the last result stays in sight"
+    app.session_state["masked"] = ()
+    app.run()
+    assert "There is no prediction to explain yet" in words(app) and table_of(app)[0][2][1] == "dog"
+    assert earlier in words(app)
 
 
 def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> None:
     """Any word at its mask; one of several pieces, and one that the vocabulary lacks, get a sentence."""
     app = opened()
     type_target(app, "dog")
-    assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app)
+    assert app.session_state.target == "6:dog" and "Which words does “dog” (" in words(app)
     type_target(app, "dogs")
     assert "'dogs' has 2 pieces in this vocabulary, dog and ##s, but there is only one mask" in words(app)
     type_target(app, "猫")
     assert "has characters that are not in the vocabulary" in words(app)
     type_target(app, "dog at 2")
     assert "Position 2 is not masked: choose 6" in words(app)
-    assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app), (
+    assert app.session_state.target == "6:dog" and "Which words does “dog” (" in words(app), (
         "what was asked before stays"
     )
     assert not app.exception and not app.error
@@ -140,11 +149,11 @@ def test_a_best_guess_ends_with_its_text(opened: Callable[..., AppTest], tiny_lo
 def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> None:
     """A hidden word of two pieces can be asked for whole; all that is hidden is one target; a word needs a place."""
     app = opened(text="the cats sat on the mat", masked="1,5", target="2:cats")
-    assert "Why “cats” at positions 2 to 3?" in words(app)
+    assert "Which words does “cats” (" in words(app)
     app.selectbox(key=key_of(app, "target")).set_value("loss").run()
-    until(app, lambda app: "Which words help to guess all 3 hidden pieces?" in words(app))
+    until(app, lambda app: "Which words do the masked words (loss" in words(app))
     type_target(app, "dog at 7")
-    until(app, lambda app: "Why “dog” at position 7?" in words(app))
+    until(app, lambda app: "Which words does “dog” at position 7 (" in words(app))
     type_target(app, "walks")
     assert "Positions 2, 3 and 7 are masked: add the position of the word" in words(app)
 
@@ -152,14 +161,14 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
 def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """The other word is in the address, is explained as a difference, and must be one piece."""
     app = opened(target="6:mat", contrast="city")
-    assert "Why “mat” rather than “city” at position 6? " in words(app) and "difference of the two logits" in words(app)
+    assert "Which words does “mat” rather than “city” (" in words(app) and "difference of the two logits" in words(app)
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
     row = [method.name for method in METHODS].index("DecompX")
     assert_near([float(cell[2]) for cell in table_of(app)[row]], expected[0])
     type_target(app, "dog")
-    until(app, lambda app: "Why “dog” at position 6?" in words(app))
+    until(app, lambda app: "Which words does “dog” (" in words(app))
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
@@ -169,13 +178,13 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
 
 
 def test_next_sentences_say_what_each_text_holds(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
-    """A, B and the added tokens; their sums are all there is; the question is about what the model says."""
+    """A, B and the added tokens; their sums are all there is; the headline has the probability."""
     app = opened(pair="it was old", target="nsp", method="DecompX")
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT, "it was old"), [5])
     follows = capture(tiny_loaded, encoding).nsp
     assert follows is not None
     said = words(app)
-    assert f"Why does it {'accept' if follows >= 0.5 else 'reject'} B?" in said
+    assert f"Which words does “B follows A” ({two_digits(follows)}) depend on?" in said
     assert "words of sentence A **" in said and "words of sentence B **" in said and "[CLS] and [SEP] **" in said
 
 
@@ -184,7 +193,7 @@ def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) 
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT})
     at(app.run(), "why").run()
-    assert "There is nothing to explain yet: click a word to hide it, or add a second sentence" in words(app)
+    assert "There is no prediction to explain yet: click a word to hide it, or add a second sentence" in words(app)
     assert not app.exception and not app.error and not app.get("plotly_chart")
 
 
@@ -199,7 +208,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
         "DecompX on 9 tokens needs 0.0 MiB of memory, but only 0.0 MiB are free: shorten the text, or use "
         "integrated gradients" in said
     )
-    assert f"**What {page.STAND_IN} measures:**" in said
+    assert f"By {page.STAND_IN}," in said
     assert "DecompX" not in [row[0][0] for row in table_of(app)]
 
 
@@ -210,7 +219,7 @@ def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
     monkeypatch.setattr(scores, "score_bytes", lambda _, name, tokens: 1 << 60 if name == "DecompX" else 0)
     app = opened(text="the cat sat on the green mat")
     assert "DecompX would take about 1,099,511,627,776 MB of memory" in words(app)
-    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"**What {page.STAND_IN}" in words(app)
+    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"By {page.STAND_IN}," in words(app)
 
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,11 +227,11 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
     monkeypatch.setattr(scores, "UNCONFIRMED_SECONDS", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
     assert "integrated gradients is slow on this text" in words(app)
-    ask = button(app, "Run the 5 slow methods")
-    assert "DecompX" in ask.help and "model runs" in ask.help
+    ask = button(app, "Compute 5 slow methods")
+    assert "DecompX" in ask.help and "forward passes" in ask.help
     ask.click().run()
     until(app, lambda app: len(table_of(app)) == len(METHODS))
-    assert "**What integrated gradients measures:**" in words(app)
+    assert "By integrated gradients," in words(app)
 
 
 def test_the_example_surprises_as_it_says() -> None:
@@ -255,14 +264,12 @@ def test_the_example_surprises_as_it_says() -> None:
 
 
 def test_the_page_opens_on_it() -> None:
-    """Who opens this page first sees the example with its remark; who has keeps it, and a button brings the example."""
+    """Who opens this page first sees the example with its remark; another text has no remark."""
     app = visited("why")
     until(app, lambda app: "Look at “milk”" in words(app))
     assert app.session_state.text == EXAMPLE.text and app.session_state.target == "6:tea"
     app.text_input(key=key_of(app, "text")).set_value("The [MASK] sat.").run()
     assert "Look at “milk”" not in words(app)
-    button(app, "Show a surprising example").click().run()
-    assert app.session_state.text == EXAMPLE.text and app.session_state.masked == EXAMPLE.masked
 
 
 def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch, tiny_loaded: LoadedModel) -> None:
@@ -306,9 +313,36 @@ def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(page.st, "session_state", state)
     page.select_method(["flow", "rollout"], "methods")
     assert state.method == "rollout"
+    points[:] = [{"x": 3, "y": 0.2, "customdata": 0}]
+    page.select_method(["flow", "rollout"], "methods")
+    assert state.method == "flow", "a row of bars says its number"
     points.clear()
     page.select_method(["flow", "rollout"], "methods")
-    assert state.method == "rollout"
+    assert state.method == "flow"
+
+
+def test_an_unlikely_target_is_called_unlikely_first(opened: Callable[..., AppTest]) -> None:
+    """Below a probability of 0.1, above all scores; signed wording belongs to signed methods."""
+    said = words(opened(target="6:queen", method="attention"))
+    assert said.index("is unlikely here: its probability is only") < said.index("By attention,")
+    assert "does not show whether a word supports or opposes" in said and "Orange words support" not in said
+    said = words(opened(target="6:queen", method="occlusion"))
+    assert "Orange words support “queen”, blue words oppose it" in said
+
+
+def test_the_strip_and_its_rows_share_columns() -> None:
+    """Cells of the first method, bars of the others; a long text names every word; lengths have to fit."""
+    values = np.array([0.5, -1.0, 0.25])
+    rows = [ScoreRow("<b>", values, 3 * values, True), ScoreRow("b", values, values, True)]
+    figure = score_strip([*rows, ScoreRow("c", abs(values), abs(values), False)], ["x", "<i>", "z"])
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert [list(bar.x) for bar in bars] == [[0, 1, 2]] * 2 and bars[0].marker.color[1] == DIVERGING.light[3]
+    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1] > figure.layout.yaxis3.domain[1]
+    assert figure.layout.yaxis3.ticktext[0].strip() == "c (unsigned)" and "&lt;b&gt;" in figure.data[1].hovertext[0]
+    many = score_strip([ScoreRow("a", np.zeros(60), np.zeros(60), True)] * 2, ["word"] * 60)
+    assert len(many.layout.xaxis.ticktext) == 60
+    with pytest.raises(ValueError, match="one of each"):
+        score_strip([rows[0], ScoreRow("b", np.zeros(2), np.zeros(2), True)], ["x", "y", "z"])
 
 
 def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:

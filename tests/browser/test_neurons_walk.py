@@ -1,4 +1,4 @@
-"""The page Neurons as a person walks it: open, click a cell, switch its neuron off, press Back."""
+"""The page MLP neurons as a person walks it: open, click a cell, switch its neuron off, press Back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.browser.reader import click_at, opened, reaches_address, settled
 def test_a_cell_is_clicked_and_its_neuron_switched_off(app: str, page: Page) -> None:
     """The example stands there; a click names the cell in the address; what is switched off is said, until Back."""
     opened(page, app, "neurons")
-    expect(page.get_by_text("Look at L3 neuron 146")).to_be_visible()
+    expect(page.get_by_text("L3 neuron 146 is active")).to_be_visible()
     # Ten tokens by six layers: “brother”, in L1.
     click_at(page.locator(".st-key-neurons_map .js-plotly-plot .nsewdrag").first, 1.5 / 6, 7.5 / 10)
     assert reaches_address(page, lambda address: address.get("neuron_cell") == "1.7")

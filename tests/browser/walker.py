@@ -153,7 +153,7 @@ WALKS = {
     ),
     "explanation": Walk(
         [word("occlusion"), word("DecompX"), word("rollout")],
-        [button("Test every method"), taken("method", "occlusion")],
+        [button("Test the methods"), taken("method", "occlusion")],
         [typed(SENTENCE, "The old man went down to the river to catch a fish."), hidden("river"),
          word("attention"), word("rollout"), word("DecompX")],
     ),

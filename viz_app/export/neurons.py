@@ -22,6 +22,6 @@ def neuron_columns(
     tokens = [run.encoding.tokens[index] for index in position.tolist()]
     columns: dict[str, Sequence[object]] = {"layer": layer.tolist(), "position": position.tolist(), "token": tokens}
     columns |= {"place": (place + 1).tolist(), "neuron": neuron.tolist()}
-    values = {"fires": run.activations, "adds": run.contributions}
+    values = {"activation": run.activations, "contribution": run.contributions}
     values |= {} if scores is None else {"score": scores.scores}
     return columns | {name: array[layer, position, neuron].tolist() for name, array in values.items()}

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import cells, require_equal_lengths
-from viz_app.figures.style import plain, two_digits
+from viz_app.figures.primitives import WIDTH, cells, require_equal_lengths
+from viz_app.figures.style import one_line, plain, sized, two_digits
+
+WORD_SIZE, LONGEST_WORD = (11, 14), (9, 8)  # pixels and letters of the words in cells, and in lecture mode
 
 
 def neuron_map(
@@ -19,15 +21,26 @@ def neuron_map(
     *,
     value_name: str,
     limits: Sequence[float],
+    words: Sequence[Sequence[str]] | None = None,
     selected: tuple[int, int] | None = None,
+    width: int = WIDTH,
 ) -> go.Figure:
-    """Draw the number of the strongest neuron in each cell, coloured by its value: warm above 0, cool below.
+    """Draw the strongest neuron in each cell, coloured by its value: warm above 0, cool below.
 
     neurons, values: (row, column); -1 and NaN leave a cell empty. value_name: of the values. limits: (column,) value at
-    the end of the colours. selected: the (row, column) to frame.
+    the end of the colours. words: (row, column) written in the cells, by default the numbers of the neurons. selected:
+    the (row, column) to frame. width: expected, in pixels.
     Raises ValueError if labels, values or limits do not fit the neurons.
     """
     require_equal_lengths(columns=column_labels, limits=limits)
+    size, longest = sized(*WORD_SIZE), sized(*LONGEST_WORD)
+    texts = None if words is None else [[one_line(word, longest) for word in line] for line in words]
+
+    def hover(row: int, column: int) -> str:
+        lines = [row_labels[row], f"{column_labels[column]} neuron {neurons[row, column]}"]
+        lines += [] if words is None else [f"promotes {words[row][column]}"]
+        return "<br>".join(map(plain, [*lines, f"{value_name} {two_digits(values[row, column])}"]))
+
     return cells(
         np.clip(values / [limit or 1.0 for limit in limits], -1, 1),
         row_labels,
@@ -37,9 +50,10 @@ def neuron_map(
         limit=1.0,
         numbers=neurons,
         write=lambda neuron: "" if neuron < 0 else f"{neuron:.0f}",
-        hover=lambda row, column: (
-            f"{plain(row_labels[row])}<br>{plain(column_labels[column])} neuron {neurons[row, column]}<br>"
-            f"{value_name} {two_digits(values[row, column])}"
-        ),
+        texts=texts,
+        text_width=None if words is None else 0.6 * size * longest + 8,
+        token_size=None if words is None else size,
+        hover=hover,
         selected=selected,
+        width=width,
     )

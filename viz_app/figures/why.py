@@ -3,17 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import PointGroup, cells, points, require_equal_lengths, row_axis
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, sized, two_digits
+from viz_app.figures.primitives import (
+    LABELS_THAT_FIT,
+    LONGEST_HOVER,
+    PointGroup,
+    cells,
+    points,
+    require_equal_lengths,
+    row_axis,
+    scatter,
+    signed_fill,
+)
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, cell_number, page, plain, sized, two_digits
 
 PAGE_WIDTH = 900  # of the table, which has a page for itself, in pixels
 SYMBOLS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
+STRIP_HEIGHT, BARS_HEIGHT = (58, 76), (96, 84)  # of the first row and of a row of bars, in pixels, and in lecture mode
+UNSIGNED = 10  # index in the sequential scale of a colour that is neither warm nor cool
+SHARE = "share of the method's largest score"
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """The scores of one method. name: with its mark. shares, values: (unit,) -1 to 1, and in the method's own unit."""
+
+    name: str
+    shares: np.ndarray
+    values: np.ndarray
+    signed: bool
+
+
+def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
+    """Draw the scores of the first method as a strip of cells, and those of the others as bars in the same columns.
+
+    Warm supports, cool opposes; scores without a sign have the sequential scale. labels: (unit,). The customdata of a
+    point is the number of its row. Raises ValueError if the lengths differ.
+    """
+    first, *rows_of_bars = rows
+    for row in rows_of_bars:
+        require_equal_lengths(labels=labels, scores=row.shares)
+    strip: dict[str, Any] = {"signed": first.signed, "unit": SHARE, "limit": 1.0, "tokens": False, "width": PAGE_WIDTH}
+    figure = cells(first.shares[None], [first.name], labels, numbers=first.values[None], longest_row=40, **strip)
+    has_numbers, columns = any(trace.mode == "text" for trace in figure.data[2:]), list(range(len(labels)))
+    figure.data[1].customdata = [0] * len(labels)
+    if len(labels) > LABELS_THAT_FIT:  # every word is named
+        names = [plain(label, 12) for label in labels]
+        figure.layout.xaxis.update(tickvals=columns, ticktext=names, tickangle=-50, automargin=False)
+        figure.layout.margin.t = sized(96, 130)
+    top, bottom = figure.layout.margin.t, figure.layout.margin.b
+    strip_height, bars_height = sized(*STRIP_HEIGHT), sized(*BARS_HEIGHT)
+    total = strip_height + bars_height * len(rows_of_bars)
+    figure.layout.height = total + top + bottom
+    figure.layout.yaxis.domain = [1 - strip_height / total, 1]
+    traces: list[dict[str, Any]] = []
+    for number, row in enumerate(rows_of_bars, 1):
+        end = 1 - (strip_height + bars_height * (number - 1)) / total
+        lowest, axis = min(0.0, float(row.shares.min(initial=0.0))), f"y{number + 1}"
+        name = plain(row.name, 40) + ("  " if row.signed else " (unsigned)  ")
+        limits = [1.45 * lowest - 0.05, 1.45]
+        figure.layout[f"yaxis{number + 1}"] = {
+            "domain": [end - 0.94 * bars_height / total, end - 0.06 * bars_height / total],
+            "range": limits, "fixedrange": True, "showgrid": False, "zeroline": True, "tickmode": "array",
+            "tickvals": [0.35], "ticktext": [name], "tickfont": figure.layout.yaxis.tickfont,
+        }  # fmt: skip
+        values = row.shares.tolist()
+        hovers = [
+            f"{plain(row.name)}<br>{plain(label, LONGEST_HOVER)}<br>{value:.9g}"
+            for label, value in zip(labels, row.values.tolist(), strict=True)
+        ]
+        fill = signed_fill(values) if row.signed else {"color": SEQUENTIAL.colours()[UNSIGNED]}
+        bar = {"type": "bar", "x": columns, "y": values, "yaxis": axis, "marker": fill, "width": 0.62}
+        texts = [cell_number(value) for value in row.values.tolist()] if has_numbers else None
+        bar |= {"text": texts, "textposition": "outside", "textangle": 0, "cliponaxis": False, "constraintext": "none"}
+        bar |= {"hoverinfo": "skip", "showlegend": False, "textfont": {"size": sized(12, 14)}}
+        unchanged = {"marker": {"opacity": 1}}
+        traces.append(bar | {"selected": unchanged, "unselected": unchanged})
+        # Invisible points over the columns: a short bar is as easily met as a long one.
+        invisible = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}
+        heights = [sum(limits) / 2] * len(labels)
+        traces.append(scatter(columns, heights, hovers, yaxis=axis, customdata=[number] * len(labels), **invisible))
+    figure.add_traces(traces)
+    return figure
 
 
 def score_table(
@@ -22,7 +99,7 @@ def score_table(
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     *,
-    unit: str,
+    unit: str = SHARE,
     selected: int | None = None,
     extra_column: tuple[str, np.ndarray] | None = None,
 ) -> go.Figure:

@@ -19,7 +19,7 @@ from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection, longest_word, toggle_mask
-from viz_app.shell.view import page_place, write_note
+from viz_app.shell.view import View, page_place, write_note
 from viz_app.shell.work import seconds_taken
 
 
@@ -93,6 +93,14 @@ def show_attention_cautions(run: ModelRun) -> None:
             f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect: attention alone "
             "overrates them."
         )
+
+
+def selection_without_patches(page: View, notice: str) -> Selection:
+    """Return the selection of a page without its activation patch; `notice` is written if there is one."""
+    selection = page.selection.with_model(page.selection.without_patches)
+    if page.selection.loaded.edits != selection.loaded.edits:
+        write_note(notice)
+    return selection
 
 
 def show_no_mask(current: Selection, sentence: str) -> None:

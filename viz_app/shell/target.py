@@ -129,6 +129,15 @@ def escape_names(current: Selection, target: Target) -> dict[str, str | int]:
     return {name: escape_markdown(value) if isinstance(value, str) else value for name, value in names.items()}
 
 
+def answer_name(current: Selection, target: Target) -> str:
+    """Return the name of what a target explains, escaped for Markdown; with its position if several are masked."""
+    names, kind = escape_names(current, target), target.target_kind
+    name = kind.supports.format(**names)
+    if kind.head == "words" and target.position is not None and len(current.encoding.mask_positions) > 1:
+        name = f"{name} at position {names['first']}"
+    return f"{name} rather than “{names['other']}”" if target.against is not None else name
+
+
 def _target_options(current: Selection, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
     """Return the targets on offer and their labels, by the values in the address.
 

@@ -1,29 +1,14 @@
-"""The page Causes: which activations of one text, patched into another, change its answer."""
+"""The page Activation patching: which activations of one text, patched into another, change its prediction."""
 
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 from viz_app.shell.params import Page, Param, parse_int, parse_pair, select, toggle, write_pair
 from viz_app.texts import page_texts
 
-PARTS = {
-    "state": "The state of a token",
-    "attention": "What attention adds",
-    "feed_forward": "What the feed-forward network adds",
-    "head": "What a head brings",
-    "pattern": "Where a head looks",
-    "query": "A head's queries",
-    "key": "A head's keys",
-    "value": "A head's values",
-}
+TEXTS = page_texts("causes")
+PARTS = TEXTS.control("patched")["options"]
 # Found by a search through short sentences in which one word decides another; a test asks the model again.
-EXAMPLE = Example(
-    "The man lost his hat.",
-    masked=(3,),
-    target="4:her",
-    contrast="his",
-    remark="**Look at the row of “man”:** at whatever depth the state of “woman” is put there, the answer follows, up "
-    "to the last layer, which brings it to the gap. Carry over *heads*, and one of 72 does most of that: L5 H8.",
-)
+EXAMPLE = Example("The man lost his hat.", masked=(3,), target="4:her", contrast="his", remark=TEXTS["remark"])
 SOURCE = "The woman lost his hat."  # the source of the example
 
 
@@ -38,20 +23,14 @@ def parse_noise(value: str) -> float:
     return size
 
 
-origin = select(
-    "origin",
-    {"text": "Another text", "noise": "This text with noise", "mean": "The mean of other texts"},
-    "Source",
-    widget="selectbox",
-    width=240,
-)
+origin = select("origin", **TEXTS.control("origin"), widget="selectbox", width=300)
 source: Param[str] = Param(
     "source",
     "",
     widget="text_input",
-    label="Other text",
+    **TEXTS.control("source"),
     step=True,
-    arguments={"placeholder": "Type a text that differs in a word or two", "width": 400},
+    arguments={"placeholder": TEXTS["hint"], "width": 470},
 )
 noise: Param[float] = Param(
     "noise",
@@ -59,31 +38,17 @@ noise: Param[float] = Param(
     parse_noise,
     "{:g}".format,
     "number_input",
-    "Size of the noise",
-    "In standard deviations of the model's word embeddings. 3 is usual (Meng 2022).",
-    arguments={"min_value": 0.1, "max_value": 10.0, "step": 0.5, "format": "%g", "width": 170},
+    **TEXTS.control("noise"),
+    arguments={"min_value": 0.1, "max_value": 10.0, "step": 0.5, "format": "%g", "width": 190},
 )
-patched = select("patched", PARTS, "Carry over", widget="selectbox", width=290, old_name="carried")
-direction = select(
-    "direction",
-    {"into": "Source into text", "out": "Text into source"},
-    "Way",
-    "Put what was right into what was wrong, and you see what is enough for the answer; the other way round, what it "
-    "needs. The two often differ.",
-    old_name="way",
-)
-estimated = toggle(
-    "estimated",
-    "Estimate beside it",
-    "All patches at once from one pass there and back, right for small changes only (attribution patching): does the "
-    "cheap estimate tell the truth here?",
-)
+patched = select("patched", **TEXTS.control("patched"), widget="selectbox", width=270, old_name="carried")
+direction = select("direction", **TEXTS.control("direction"), old_name="way")
+estimated = toggle("estimated", **TEXTS.control("estimated"))
 centre: Param[int | None] = Param(  # position in a long text
-    "around", None, parse_int, widget="selectbox", label="Tokens around", arguments={"width": 170}
+    "around", None, parse_int, widget="selectbox", **TEXTS.control("around"), arguments={"width": 300}
 )
 place: Param[tuple[int, int] | None] = Param("place", None, parse_pair, write_pair, step=True)  # row, column of the map
 
-TEXTS = page_texts("causes")
 PAGE = Page(
     TEXTS,
     ":material/conversion_path:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,14 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.work import estimate_seconds, wait_for, work
 
 RANDOM_TEXTS = 10
+CLOSE = 1.0  # largest difference of two values, in the unit of the target, that random texts have to be compared with
+NOISE_SHARE = 0.25  # of the difference, which the median move by random texts exceeds where the difference is small
+# The first of these words that a text contains, unmasked, is swapped in its source.
+SWAPS = {
+    "he": "she", "she": "he", "man": "woman", "woman": "man", "boy": "girl", "girl": "boy", "king": "queen",
+    "queen": "king", "father": "mother", "mother": "father", "brother": "sister", "sister": "brother",
+    "his": "her", "her": "his", "was": "were", "were": "was", "is": "are", "are": "is", "not": "never",
+}  # fmt: skip
 ESTIMATE_PASSES = 4  # forward passes that an estimate takes: one of each text, and one backward pass
 
 Source = Encoding | Noised | MeanOf
@@ -197,6 +206,29 @@ def predict_patched(patching: Patching, index: tuple[int, ...]) -> tuple[Answer,
     patches = wait_for(patch_places(patching))
     before, after = (predict_with_patch(patching.loaded, patches, place) for place in (None, index))
     return before, after
+
+
+def is_close(patches: Patches) -> bool:
+    """Return whether the values of both texts are so close that effects, which are shares of it, exaggerate."""
+    return bool(abs(patches.source_value - patches.base_value) < CLOSE)
+
+
+def is_small(patches: Patches, band: PatchBand) -> bool:
+    """Return whether random texts move the value, in the median place, by a large share of the difference."""
+    moves = np.maximum(np.abs(band.low - patches.base_value), np.abs(band.high - patches.base_value))
+    return bool(np.nanmedian(moves) > NOISE_SHARE * abs(patches.source_value - patches.base_value))
+
+
+def swapped_text(selection: Selection) -> str:
+    """Return the text with one word swapped, such as “man” for “woman”; empty if it has none of these words."""
+    original, masked = selection.original, set(selection.encoding.mask_positions)
+    for span in re.finditer(r"\w+", original.text):
+        swap = SWAPS.get(span[0].lower())
+        number = len(re.findall(r"\w+|[^\w\s]", original.text[: span.start()]))
+        if swap is not None and not masked & set(original.pieces_of(number)):
+            swap = swap.capitalize() if span[0][0].isupper() else swap
+            return original.text[: span.start()] + swap + original.text[span.end() :]
+    return ""
 
 
 def selected_patching(selection: Selection) -> Patching:

@@ -1,4 +1,4 @@
-"""Slow work of the page Neurons: activations, promoted words, attribution of the answer, and suppression."""
+"""Slow work of the page MLP neurons: activations, promoted words, attribution, and suppression."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression, Target
 from bert_core.run.memory import forward_bytes, gradient_bytes
-from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
+from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, promoted_words, suppress_neurons
 from bert_core.tokenizer import Encoding
-from viz_app.shell.lenses import translators_of
+from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import cached, estimate_seconds, wait_for, work
 
@@ -46,7 +46,15 @@ def strongest(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, ran
     return strongest_neurons(run.contributions if ranked == "added" else run.activations, NEURONS_PER_TOKEN)
 
 
-@work("{model} says what {neurons} neurons promote")
+@work("{model}: promoted words")
+def strongest_words(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, ranked: str) -> np.ndarray:
+    """Return the word (layer, token) that the strongest neuron of each layer promotes at each token; -1 for none."""
+    neurons = strongest(model, encoding, head_mask, ranked).neurons[..., 0]
+    translators = translators_of(model) if has_translators(model) else None
+    return promoted_words(model, encoding, neurons, translators=translators, head_mask=head_mask)
+
+
+@work("{model}: words promoted by {neurons} neurons")
 def promote_words(
     model: LoadedModel, encoding: Encoding, head_mask: np.ndarray,
     layer: int, neurons: Sequence[int], positions: Sequence[int] | None, tuned: bool,
@@ -60,7 +68,7 @@ def promote_words(
 
 
 @work(
-    "{model}: what the answer rests on in the neurons of each layer",
+    "{model}: integrated gradients over the neurons of each layer",
     # Forward and back is three passes, through the layers above: half of them on average.
     seconds=lambda model, encoding, *_: estimate_seconds(
         model, len(encoding), STEPS * 3 * model.config.num_hidden_layers / 2
@@ -75,7 +83,7 @@ def attribute_answer(
 
 
 @work(
-    "{model} reads without {neurons} neurons, and without random ones",
+    "{model} without {neurons} neurons, and without random ones",
     seconds=lambda model, encoding, *_: estimate_seconds(model, len(encoding), DRAWS + 3),
     memory=lambda model, encoding, *_: forward_bytes(model, len(encoding), 1),
 )

@@ -1,4 +1,4 @@
-"""Draws the page Neurons."""
+"""Draws the page MLP neurons."""
 
 from __future__ import annotations
 
@@ -17,51 +17,59 @@ from viz_app.figures.causes import value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
-from viz_app.pages.neurons import EXAMPLE, NEURON, activations, neuron, neuron_cell, ranked, times
+from viz_app.pages.neurons import EXAMPLE, NEURON, TEXTS, activations, neuron, neuron_cell, ranked, times
 from viz_app.pages.neurons.activations import DRAWS, inputs, strongest
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
 from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
 from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, with_help
+from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.profiles import profiles_of
 from viz_app.shell.selection import Selection, is_current_example
-from viz_app.shell.target import escape_names, show_missing_target
+from viz_app.shell.target import answer_name, show_missing_target
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, finished_result, wait_for
 
 SUPPRESSED_NEURONS = 5  # switched off together
 SCORED_NEURONS = 10  # shown with their scores
-READING = (
-    "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
-    "orange fires, blue is below its rest, and colours are compared within a layer. Click a cell for the ten "
-    "strongest there, a line for one of them. **How it can mislead:** what a neuron adds need not be used further "
-    "up; one that fires at every [CLS] says nothing of this text; and the words are a slope, right where the text "
-    "stands, read directly behind the layer."
-)
+MAP_WIDTH = 640  # of the map beside a neuron, in pixels
 
 
 def draw(page: View) -> None:
-    """Draw the strongest neuron of each layer at each token, the list of a cell, and one neuron in detail."""
-    selection = page.selection.with_model(page.selection.without_patches)
-    if page.selection.loaded.edits != selection.loaded.edits:
-        write_note("Here the text is read without what is put in; other pages keep it.")
+    """Draw the strongest neuron of each layer at each token, the selected neuron beside it, and lists below."""
+    selection = selection_without_patches(page, TEXTS["without_patch"])
     is_example = is_current_example(EXAMPLE)
     if neuron_cell.value is None and neuron.value is None and is_example:
         neuron.set(NEURON)
+    layer, position = _current_cell(selection)
+    numbers = strongest(*inputs(selection), ranked.value).neurons[layer, position].tolist()
+    neurons = [number for number in numbers if number >= 0]
+    current = _selected_neuron(selection) or ((layer, neurons[0]) if neurons else None)
     with page.controls():
         ranked()
-    layer, position = _current_cell(selection)
+        if current is not None:
+            choose_neuron(neuron.name, current, selection.loaded)
     with page.figure():
-        _draw_map(selection, layer, position)
-        if is_example:
-            st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
-    current_neuron = _draw_list(selection, layer, position)
-    if current_neuron is not None:
-        _draw_neuron(selection, *current_neuron)
-        _draw_attribution(selection, *current_neuron)
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            _draw_map(selection, layer, position)
+        with right:
+            if current is None:
+                write_note(TEXTS["all_pruned"].format(layer=layer))
+            else:
+                _draw_neuron(selection, *current)
+    page.read(TEXTS["reading" if selection.loaded.has_head("words") else "reading_numbers"], TEXTS["misleads"])
+    if is_example:
+        write_note(EXAMPLE.remark)
+    if current is not None:
+        _draw_actions(selection, *current)
+    if neurons:
+        _draw_list(selection, layer, position, neurons)
+    if current is not None:
+        _draw_lenses(selection, *current)
+        _draw_attribution(selection, *current)
     add_file("Neurons (CSV)", partial(_csv, selection, ranked.value), "neurons.csv")
-    page.read(READING)
 
 
 def _read(selection: Selection) -> NeuronRun:
@@ -93,18 +101,22 @@ def _draw_map(selection: Selection, layer: int, position: int) -> None:
     tokens = len(encoding)
     rows = window(tokens, position)
     if tokens > ROWS_THAT_FIT:
-        write_note(f"Tokens {rows.start} to {rows.stop - 1} of {tokens}, around the chosen one.")
+        write_note(TEXTS["window"].format(first=rows.start, last=rows.stop - 1, count=tokens))
     neurons, values = numbers.neurons[..., 0].T, numbers.values[..., 0].T  # (token, layer)
     row_labels, column_labels = encoding.labels[rows], [f"L{number}" for number in range(len(values[0]))]
+    words = None
+    if selection.loaded.has_head("words"):
+        numbers_of_words = wait_for(activations.strongest_words(*inputs(selection), ranked.value)).T[rows]
+        words = [["" if word < 0 else selection.word(word) for word in line] for line in numbers_of_words.tolist()]
     not_special = [not special for special in encoding.special]
     figure = neuron_map(
         neurons[rows], values[rows], row_labels, column_labels, selected=(position - rows.start, layer),
-        value_name="adds" if ranked.value == "added" else "fires",
+        value_name=TEXTS[f"quantity.{ranked.value}"], words=words, width=MAP_WIDTH,
         limits=np.nanmax(np.abs(values[not_special]), 0, initial=0).tolist(),
     )  # fmt: skip
     alt = f"The strongest neuron of {len(column_labels)} layers at {len(row_labels)} tokens"
     select = partial(_select_cell, rows.start)
-    chart(figure, key="neurons_map", on_select=select, selection_mode="points", alt=alt, grows=False)
+    chart(figure, key="neurons_map", on_select=select, selection_mode="points", alt=alt)
 
 
 def _select_cell(first_row: int) -> None:
@@ -114,34 +126,29 @@ def _select_cell(first_row: int) -> None:
         neuron.set(None)
 
 
-def _draw_list(selection: Selection, layer: int, position: int) -> tuple[int, int] | None:
-    """Draw the strongest neurons of a cell with the words that they promote; return the neuron to show in detail."""
+def _draw_list(selection: Selection, layer: int, position: int, neurons: list[int]) -> None:
+    """Draw the strongest neurons of a cell with the words that they promote."""
     numbers, run = strongest(*inputs(selection), ranked.value), _read(selection)
-    neurons = [number for number in numbers.neurons[layer, position].tolist() if number >= 0]
-    write_heading(f"L{layer} at {escape_markdown(selection.encoding.labels[position])}")
-    if not neurons:
-        write_note(f"All neurons of L{layer} were pruned.")
-        return _selected_neuron(selection)
-    total = "of all that the layer's neurons add here" if ranked.value == "added" else "of all firing here"
-    share = numbers.share[layer, position]
-    write_note(f"The {len(neurons)} strongest neurons have {share:.0%} {total}, signs aside.")
+    token = escape_markdown(selection.encoding.labels[position])
+    write_heading(TEXTS["list_heading"].format(layer=layer, token=token))
+    share, quantity = f"{numbers.share[layer, position]:.0%}", TEXTS[f"quantity.{ranked.value}"]
+    write_note(TEXTS["list_share"].format(count=len(neurons), share=share, quantity=quantity))
     columns: dict[str, list[Any]] = {
         "neuron": neurons,
-        "fires": run.activations[layer, position, neurons].tolist(),
-        "adds": run.contributions[layer, position, neurons].tolist(),
+        "activation": run.activations[layer, position, neurons].tolist(),
+        "contribution": run.contributions[layer, position, neurons].tolist(),
     }
     for name, tuned in _lenses(selection, layer).items():
         raised = wait_for(activations.promote_words(*inputs(selection), layer, neurons, [position], tuned)).raised
-        columns[f"promotes ({name.lower()})"] = [_join_words(selection, pieces[:4]) for pieces in raised]
+        columns[f"promotes ({name[:1].lower() + name[1:]})"] = [_join_words(selection, line[:4]) for line in raised]
     st.dataframe(
         columns,
         hide_index=True,
         key="neurons_listed",
         on_select=partial(_select_row, layer, neurons),
         selection_mode="single-row",
-        column_config=dict.fromkeys(("fires", "adds"), st.column_config.NumberColumn(format="%.2f")),
+        column_config=dict.fromkeys(("activation", "contribution"), st.column_config.NumberColumn(format="%.2f")),
     )
-    return _selected_neuron(selection) or (layer, neurons[0])
 
 
 def _select_row(layer: int, neurons: list[int]) -> None:
@@ -151,12 +158,13 @@ def _select_row(layer: int, neurons: list[int]) -> None:
 
 
 def _lenses(selection: Selection, layer: int) -> dict[str, bool]:
-    """Return whether each lens of the model is a tuned one, by name; after the last layer it is the word head."""
+    """Return whether each lens of the model is a tuned one, by name; after the last layer it is the MLM head."""
     if not selection.loaded.has_head("words"):
         return {}
     if layer == len(selection.head_mask) - 1:
-        return {"Word head": False}
-    return {"Tuned lens": True, "Logit lens": False} if has_translators(selection.loaded) else {"Logit lens": False}
+        return {TEXTS["lenses.head"]: False}
+    tuned = {TEXTS["lenses.tuned"]: True} if has_translators(selection.loaded) else {}
+    return tuned | {TEXTS["lenses.logit"]: False}
 
 
 def _join_words(selection: Selection, pieces: np.ndarray) -> str:
@@ -164,70 +172,78 @@ def _join_words(selection: Selection, pieces: np.ndarray) -> str:
 
 
 def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
-    """Draw the activations of a neuron along the text, the words that it promotes, and the control that scales it."""
+    """Draw the words that a neuron promotes most, and its activations along the text."""
     encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
     peak = int(np.abs(values).argmax())
-    write_heading(f"L{layer} neuron {number}")
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        choose_neuron(neuron.name, (layer, number), selection.loaded)
-        _draw_profile_button(selection, layer, number)
-    left, right = st.columns([1, 1], gap="medium")
+    write_heading(TEXTS["heading"].format(layer=layer, neuron=number))
+    place = {"activation": two_digits(float(values[peak])), "token": escape_markdown(encoding.labels[peak])}
+    lenses = list(_lenses(selection, layer).values())
+    if lenses:
+        words = wait_for(activations.promote_words(*inputs(selection), layer, [number], [peak], lenses[0]))
+        st.markdown(TEXTS["promotes"].format(**place, **_word_texts(selection, words, 4)))
+    else:
+        st.markdown(TEXTS["active"].format(**place))
     rows = window(len(encoding), peak)
-    with left:
-        if rows.stop - rows.start < len(encoding):
-            write_note(f"Tokens {rows.start} to {rows.stop - 1} of {len(encoding)}, around the strongest.")
-        labels, row_values = encoding.labels[rows], values[rows].tolist()
-        figure = value_bars(labels, row_values, title="fires", selected=peak - rows.start)
-        alt = f"How strongly neuron {number} of layer {layer} fires at each token"
-        chart(figure, key="neuron_along", alt=alt, grows=False)
-    with right:
-        if not selection.loaded.has_head("words"):
-            write_note("This model has no trained word head, so there are no words that a neuron promotes.")
-        for name, tuned in _lenses(selection, layer).items():
-            token = protect_terms(escape_markdown(encoding.labels[peak]))
-            for place, positions in ((f"at {token}, where it fires most", [peak]), ("mean of all tokens", None)):
-                write_line(f"**{name}**, {place}")
-                words = wait_for(activations.promote_words(*inputs(selection), layer, [number], positions, tuned))
-                _write_words(selection, words)
-        _draw_scaling(layer, number)
+    if rows.stop - rows.start < len(encoding):
+        write_note(TEXTS["window"].format(first=rows.start, last=rows.stop - 1, count=len(encoding)))
+    labels, row_values = encoding.labels[rows], values[rows].tolist()
+    figure = value_bars(labels, row_values, title=TEXTS["quantity.fires"], selected=peak - rows.start)
+    chart(figure, key="neuron_along", alt=f"Activation of neuron {number} of layer {layer} at each token")
 
 
-def _write_words(selection: Selection, words: NeuronWords) -> None:
-    """Write the words that a neuron promotes and suppresses, in two lines."""
+def _word_texts(selection: Selection, words: NeuronWords, count: int) -> dict[str, str]:
+    """Return the words that the only neuron promotes and suppresses, and its slopes, by their names in texts."""
     raised, lowered = (
-        protect_terms(escape_markdown(_join_words(selection, pieces[0]))) for pieces in (words.raised, words.lowered)
+        protect_terms(escape_markdown(_join_words(selection, pieces[0, :count])))
+        for pieces in (words.raised, words.lowered)
     )
     up, down = (two_digits(float(slopes[0, 0])) for slopes in (words.raised_slopes, words.lowered_slopes))
-    write_note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
+    return {"raised": raised, "lowered": lowered, "up": up, "down": down}
 
 
-def _draw_profile_button(selection: Selection, layer: int, number: int) -> None:
-    """Draw a button to the profile of the neuron over a corpus, the one that comes with the model if it has it."""
+def _draw_lenses(selection: Selection, layer: int, number: int) -> None:
+    """Write the words that a neuron promotes and suppresses by each lens, at one token and on average."""
+    encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
+    peak, lenses = int(np.abs(values).argmax()), _lenses(selection, layer)
+    if not lenses:
+        write_note(TEXTS["no_mlm"])
+        return
+    token = protect_terms(escape_markdown(encoding.labels[peak]))
+    write_heading(TEXTS["heading"].format(layer=layer, neuron=number))
+    for column, (name, tuned) in zip(st.columns(2, gap="medium"), lenses.items(), strict=False):
+        with column:
+            for text, positions in (("lens_token", [peak]), ("lens_mean", None)):
+                write_line(TEXTS[text].format(lens=name, token=token))
+                words = wait_for(activations.promote_words(*inputs(selection), layer, [number], positions, tuned))
+                write_note(TEXTS["lens_words"].format(**_word_texts(selection, words, activations.WORDS)))
+
+
+def _draw_actions(selection: Selection, layer: int, number: int) -> None:
+    """Draw the control that scales a neuron on every page about this text, and the button of its profile."""
     state = st.session_state
-    if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
-        profiles = profiles_of(selection.plain)
-        has_profile = profiles is not None and any((p.layer, p.neuron) == (layer, number) for p in profiles.neurons)
-        state.profile_of, state.firing, state.counted = "neuron", (layer, number), "model" if has_profile else "corpus"
-        frame.go_to("profiles")
-
-
-def _draw_scaling(layer: int, number: int) -> None:
-    """Draw the control that switches a neuron off, or scales it, on every page about this text."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         factor = times()
-        label, scaled = "Switch off" if factor == 0 else f"Scale × {factor:g}", ScaledNeuron(layer, number, factor)
+        label = TEXTS["switch_off"] if factor == 0 else TEXTS["scale"].format(factor=f"{factor:g}")
         options: dict[str, Any] = {"icon": ":material/tune:", "key": "neuron_scale", "disabled": factor == 1}
-        st.button(label, on_click=add_scaled_neurons, args=(scaled,), **options)
+        st.button(label, on_click=add_scaled_neurons, args=(ScaledNeuron(layer, number, factor),), **options)
+        if st.button(TEXTS["profile"], icon=":material/fingerprint:", help=TEXTS["profile_help"]):
+            profiles = profiles_of(selection.plain)
+            has_profile = profiles is not None and any((p.layer, p.neuron) == (layer, number) for p in profiles.neurons)
+            state.profile_of, state.firing = "neuron", (layer, number)
+            state.counted = "model" if has_profile else "corpus"
+            frame.go_to("profiles")
 
 
 def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
-    """Draw the neurons that the answer rests on most, and what remains of it without those of the layer."""
+    """Draw the neurons with the largest attributions, and the prediction without those of the layer."""
     target = selection.target
-    write_heading("What does the answer rest on?")
     if target is None:
-        show_missing_target(selection, "There is no answer yet that could rest on neurons")
+        write_heading(TEXTS["attribution_missing"])
+        show_missing_target(selection, TEXTS["missing"])
         return
-    result = confirm("Turn up the neurons of each layer", activations.attribute_answer(*inputs(selection), target))
+    answer = answer_name(selection, target)
+    write_heading(TEXTS["attribution"].format(answer=answer))
+    result = confirm(TEXTS["attribute"], activations.attribute_answer(*inputs(selection), target))
     if result is None:
         return
     scores = result.neuron_scores
@@ -235,14 +251,18 @@ def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
     names, values = [f"L{row} neuron {column}" for row, column in pairs], [float(scores[pair]) for pair in pairs]
     row = pairs.index((layer, number)) if (layer, number) in pairs else None
     figure = value_bars(names, values, title=target.target_kind.unit, selected=row)
-    chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons that the answer rests on most", grows=False)
-    answer = target.target_kind.supports.format(**escape_names(selection, target))
+    chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons with the largest attributions", grows=False)
     difference, gap = float(result.target_value - result.off_values[layer]), abs(float(result.gap[layer]))
     write_note(
-        f"Integrated gradients: above 0 speaks for {answer}. L{layer} neuron {number} has "
-        f"**{two_digits(float(scores[layer, number]))}**. All neurons of L{layer} together: "
-        f"{two_digits(float(np.nansum(scores[layer])))}, for a way of {two_digits(difference)} from none of them "
-        f"firing (missed by {two_digits(gap)})."
+        TEXTS["scores"].format(
+            answer=answer,
+            layer=layer,
+            neuron=number,
+            score=two_digits(float(scores[layer, number])),
+            sum=two_digits(float(np.nansum(scores[layer]))),
+            difference=two_digits(difference),
+            gap=two_digits(gap),
+        )
     )
     _draw_suppression(selection, target, result, layer)
 
@@ -254,16 +274,14 @@ def _strongest_first(scores: np.ndarray) -> list[int]:
 
 
 def _draw_suppression(selection: Selection, target: Target, result: NeuronAttribution, layer: int) -> None:
-    """Write the answer without the strongest neurons of a layer, and without as many random ones."""
+    """Write the prediction without the strongest neurons of a layer, and without as many random ones."""
     # At most a tenth of the neurons, of which half remain for the random draws.
     count = max(1, min(SUPPRESSED_NEURONS, len(selection.loaded.config.neurons_of(layer)) // 20))
     numbers = _strongest_first(result.neuron_scores[layer])[:count]
     pairs = [(layer, number) for number in numbers]
     works = [activations.suppress(*inputs(selection), target, pairs, random_pool) for random_pool in ("all", "active")]
     try:
-        results = confirm(
-            f"Switch off the {count} strongest of L{layer}, and {DRAWS} times {count} random ones", *works
-        )
+        results = confirm(TEXTS["suppress"].format(count=count, layer=layer, draws=DRAWS), *works)
     except Refused as error:  # of a layer that has lost nearly all
         st.caption(with_help(error_sentence(error)))
         return
@@ -277,16 +295,20 @@ def _draw_suppression(selection: Selection, target: Target, result: NeuronAttrib
         " to ".join(target.target_kind.format_value(float(end), two_digits) for end in (random.min(), random.max()))
         for random in (from_all.random, from_active.random)
     ]
-    if not from_all.beyond_chance:
-        verdict = "no further than random ones: this choice has found nothing"
-    elif from_active.beyond_chance:
-        verdict = "further than any of them"
-    else:
-        verdict = "further than random ones, not than the active"
+    verdict = "beyond" if from_active.beyond_chance else "active"
+    verdict = TEXTS[f"verdicts.{verdict if from_all.beyond_chance else 'chance'}"]
     write_line(
-        f"**Beside chance:** {base}; without the neurons {', '.join(map(str, numbers))} of L{layer} "
-        f"**{value}**, {verdict}. Without {count} random neurons of L{layer}: {ranges[0]}; of the tenth of it that "
-        f"adds most here: {ranges[1]} ({DRAWS} draws each)."
+        TEXTS["suppressed"].format(
+            base=base,
+            value=value,
+            neurons=", ".join(map(str, numbers)),
+            layer=layer,
+            verdict=verdict,
+            count=count,
+            random=ranges[0],
+            active=ranges[1],
+            draws=DRAWS,
+        )
     )
 
 

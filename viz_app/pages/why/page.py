@@ -1,23 +1,22 @@
-"""Draws the page Why."""
+"""Draws the page Attribution."""
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
-from bert_core.methods import Method, method_of
-from bert_core.records import Target
-from viz_app.components.token_strip import token_strip
+from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
-from viz_app.figures.why import score_table, trust_chart
-from viz_app.pages.why import EXAMPLE, MEASURES, measure, method, whole_file, words
+from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
+from viz_app.pages.why import EXAMPLE, TEXTS, measure, method, whole_file, words
 from viz_app.pages.why.scores import (
+    MEASURES,
     SLOW,
     TRUST,
     MethodScores,
     Trust,
     count_passes,
-    describe_cost,
     is_requested_for,
     method_scores,
     method_trust,
@@ -29,163 +28,129 @@ from viz_app.pages.why.scores import (
 from viz_app.shell import frame
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
-from viz_app.shell.selection import Selection, is_current_example, open_example_text, toggle_mask
-from viz_app.shell.target import escape_names, show_missing_target
+from viz_app.shell.selection import Selection, is_current_example
+from viz_app.shell.target import show_missing_target
 from viz_app.shell.view import View, add_file, chart, write_note
-from viz_app.shell.work import time_limit_message
+from viz_app.shell.work import duration_text, time_limit_message
 
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
-READING = (
-    "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
-    "the numbers are each method's own, so compare them within a row only. Agreement is the rank correlation with the "
-    "chosen method (Spearman): 1 is the same order, 0 unrelated. Click a row to choose its method. Behind a name: "
-    "● better than chance on this text, ○ no better, ✕ worse. "
-    "**How it can mislead:** methods that agree can all be wrong: test them below by hiding the words they name."
-)
-NO_TARGET_READING = (
-    "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
-    "explanation answers one question only."
-)
-LAYER_READING = (
-    "**How to read this:** what each layer passes from every token to the predicted position; layers count from zero. "
-    "**How it can mislead:** in upper layers a position holds more than its own word."
-)
-TRUST_READING = (
-    "**How to read this:** {measure} is {meaning}. A point inside the grey band (95% of 100 random rankings) is no "
-    "better than chance here. **How it can mislead:** the model has seldom read texts with holes, and a test by "
-    "masking favours methods that mask."
-)
-MEASURE_MEANINGS = {
-    "aopc": "how far the {value} falls, on average, as a method's top words are hidden step by step, from 10% to 90% "
-    "of all; higher is better",
-    "comprehensiveness": "how far the {value} falls when the top 10% to 50% of a method's words are hidden; higher is "
-    "better",
-    "sufficiency": "how far the {value} falls when only the top 10% to 50% of a method's words are kept; lower is "
-    "better",
-}
+# The first three of these that are not selected are drawn below the selected method.
+COMPARED = ("integrated gradients", "occlusion", "attention", "DecompX")
+UNLIKELY = 0.1  # probability below which a target is called unlikely
 
 
 def draw(page: View) -> None:
-    """Draw the scores of all methods, the test of their trust, and the selected method in detail."""
+    """Draw the scores of the selected method and of three others, and those of all methods folded."""
     selection, target = page.selection, page.selection.target
-    if target is None:
-        show_missing_target(selection, "There is nothing to explain yet")
-        write_note(NO_TARGET_READING)
-    pending = _draw_controls(page)
+    with page.controls():
+        method()
+        controls = st.container(horizontal=True, width="content")
+        with page.options(words):
+            words()
     scores = method_scores(selection)
+    if target is None:
+        with page.figure():
+            show_missing_target(selection, TEXTS["missing"])
+            write_note(TEXTS["missing_reading"])
     if scores is not None:
-        _draw_scores(page, scores, pending)
-    elif target is not None:
-        write_note(_reading(selection, target))
-    with st.expander("Over a whole file: what does every word say?", key="open_totals", on_change="rerun") as expander:
+        trust = method_trust(selection, scores, words.value)
+        with controls:
+            pending = _draw_buttons(selection, scores)
+        _draw_scores(page, scores, trust, pending)
+    with _folded("totals", TEXTS["folded.file"]) as expander:
         if expander.open:
             whole_file.draw()
 
 
-def _reading(selection: Selection, target: Target) -> str:
-    return READING.format(answer=target.target_kind.supports.format(**escape_names(selection, target)))
+def _folded(name: str, label: str) -> Any:
+    """Return an expander; the content of a closed one is not computed."""
+    return st.expander(label, key=f"open_{name}", on_change="rerun")
 
 
-def _draw_controls(page: View) -> list[str]:
-    """Draw the controls of method and unit, and the button of the slow methods; return those that wait for it."""
-    selection = page.selection
-    slow = quick_and_slow(selection)[1]
-    is_requested = is_requested_for(SLOW, selection)
-    with page.controls():
-        method()
-        words()
-        if slow:
-            passes = count_passes(slow, selection.encoding)
-            refusal = time_limit_message(selection.seconds(passes))
-            names = ", ".join(slow_method.name for slow_method in slow)
-            st.button(
-                f"Run the {len(slow)} slow methods" if len(slow) > 1 else f"Run {names}",
-                on_click=request_for,
-                args=(SLOW, selection),
-                disabled=is_requested or refusal is not None,
-                icon=":material/hourglass:",
-                help=refusal or f"{names}: {describe_cost(selection, passes)}",
-            )
-        st.button("Show a surprising example", on_click=open_example_text, args=(EXAMPLE,), key="surprise")
-    return [] if is_requested else [slow_method.name for slow_method in slow]
-
-
-def _draw_scores(page: View, scores: MethodScores, pending: list[str]) -> None:
-    """Draw scores, faded if they are stale. pending: the methods that wait for their button."""
-    selection, prefix = page.selection, "stale_" if scores.is_stale else ""
-    if scores.is_stale:
-        frame.fade_stale()
-    table, details = page.figure().container(key=f"{prefix}answers"), st.container(key=f"{prefix}more")
-    with st.container():  # computed first: the table contains the marks of the methods
-        trust = _draw_trust(selection, scores)
-    with table:
-        selected = _draw_table(scores, trust, pending)
-    page.read(_reading(selection, scores.target))
-    with details:
-        _draw_details(selection, scores, selected)
-    if not scores.is_stale:
-        show_attention_cautions(selection.run(gradients=True))
-    _add_files(scores, trust)
-
-
-def _draw_trust(selection: Selection, scores: MethodScores) -> Trust | None:
-    """Draw the button of the test of all methods, and its last result."""
-    st.subheader("Which methods can be trusted on this text?", anchor=False)
-    trust = method_trust(selection, scores, words.value)
-    if selection.target is not None and not is_requested_for(TRUST, selection, words.value):
+def _draw_buttons(selection: Selection, scores: MethodScores) -> list[str]:
+    """Draw the buttons of the test and of the slow methods; return the methods that wait for their button."""
+    encoding, target, slow = selection.encoding, selection.target, quick_and_slow(selection)[1]
+    if target is not None and not is_requested_for(TRUST, selection, words.value):
         passes = trust_passes(scores, words.value)
-        refusal = time_limit_message(selection.seconds(passes))
-        st.button(
-            f"Test every method: hide the words it names ({describe_cost(selection, passes)})",
-            on_click=request_for,
-            args=(TRUST, selection, words.value),
-            icon=":material/verified:",
-            key="ask_trust",
-            disabled=refusal is not None,
-            help=refusal,
-        )
-    if trust is not None:
-        if trust.is_stale:
-            frame.fade_stale()
-        with st.container(key="stale_trust" if trust.is_stale else "trust"):
-            if trust.is_stale:
-                st.caption(f"This was for an earlier question: {trust.question}")
-            measure()
-            result, sentence = trust.results[measure.value], trust.describe(measure.value)
-            name = MEASURES[measure.value]
-            figure = trust_chart(trust.names, result.scores, result.verdicts, result.band, measure=name)
-            chart(figure, key="trust_chart", grows=False, alt=sentence)
-            st.markdown(sentence)
-    value = "probability"
-    if scores.target.other is not None:
-        value = "cosine"
-    elif scores.target.kind == "choice":
-        value = "logit"  # a single choice has no probability
-    meaning = MEASURE_MEANINGS[measure.value].format(value=value)
-    write_note(TRUST_READING.format(measure=MEASURES[measure.value], meaning=meaning))
-    return trust
+        _draw_button(selection, "test", (TRUST, selection, words.value), passes, methods=len(scores.names))
+    if not slow or is_requested_for(SLOW, selection):
+        return []
+    names = [slow_method.name for slow_method in slow]
+    passes = count_passes(slow, encoding)
+    _draw_button(selection, "slow", (SLOW, selection), passes, count=len(slow), names=", ".join(names))
+    return names
 
 
-def _draw_table(scores: MethodScores, trust: Trust | None, pending: list[str]) -> Method:
-    """Draw the scores of all methods and their agreement with the selected method, which is returned."""
-    st.subheader(f"{scores.question} {scores.value_text}", anchor=False)
+def _draw_button(selection: Selection, name: str, request: tuple[object, ...], passes: int, **values: object) -> None:
+    """Draw the button of slow work with its cost. name: of its texts. request: arguments of `request_for`."""
+    seconds = selection.seconds(passes)
+    refusal, values = (
+        time_limit_message(seconds),
+        values | {"duration": duration_text(seconds), "passes": f"{passes:,}"},
+    )
+    st.button(
+        TEXTS[f"{name}.button"].format(**values),
+        on_click=request_for,
+        args=request,
+        key=f"ask_{name}",
+        icon=":material/play_arrow:",
+        disabled=refusal is not None,
+        help=refusal or TEXTS[f"{name}.help"].format(**values),
+    )
+
+
+def _draw_scores(page: View, scores: MethodScores, trust: Trust | None, pending: list[str]) -> None:
+    """Draw scores, faded if they are stale. pending: the methods that wait for their button."""
+    prefix = "stale_" if scores.is_stale else ""
+    if prefix or (trust is not None and trust.is_stale):
+        frame.fade_stale()
+    with page.figure().container(key=f"{prefix}answers"):
+        selected = _draw_strip(page.selection, scores, trust, pending)
+    signs = TEXTS["reading.signed" if selected.signed else "reading.unsigned"]
+    reading = signs.format(claims=selected.claims, answer=scores.answer) + " " + TEXTS["reading.rows"]
+    page.read(reading, TEXTS["misleads"].format(misleads=selected.misleads))
+    if is_current_example(EXAMPLE):
+        write_note(EXAMPLE.remark)
+    with st.container(key=f"{prefix}more"):
+        if trust is not None:
+            _draw_trust(scores, trust)
+        _draw_details(page.selection, scores, trust, selected)
+    if not scores.is_stale:
+        show_attention_cautions(page.selection.run(gradients=True))
+    tokens, arrays = scores.encoding.tokens, scores.arrays
+    add_file("Scores (CSV)", lambda: tidy_csv(scores.tables(), tokens), "why.csv")
+    add_file("Scores and test (NPZ)", lambda: npz(arrays(trust), tokens=tokens, methods=scores.names), "why.npz")
+    st.page_link(frame.streamlit_page("attention"), label=TEXTS["folded.attention"], icon=":material/grid_view:")
+
+
+def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None, pending: list[str]) -> Method:
+    """Draw the scores of the selected method and of three others in the same columns; return the selected method."""
+    st.subheader(scores.headline, anchor=False)
     selected = _selected_method(scores, pending)
-    names, labels = list(scores.names), scores.labels(words.value)
-    row = names.index(selected.name)
-    figure = score_table(
-        scores.shares(words.value),
-        scores.unit_scores(words.value),
-        names if trust is None else [trust.mark(name, measure.value) for name in names],
+    lines, probability = [], scores.probability
+    if probability is not None and probability < UNLIKELY:
+        lines.append(TEXTS["unlikely"].format(answer=scores.answer, value=scores.probability_text))
+    lines.append(scores.describe(selected, words.value))
+    if trust is not None and not trust.is_stale:
+        lines.append(trust.describe_method(selected.name, measure.value))
+    st.markdown("  \n".join(line[:1].upper() + line[1:] for line in lines))
+    names = [selected.name, *[name for name in COMPARED if name != selected.name and name in scores.names][:3]]
+    rows = [scores.names.index(name) for name in names]
+    shares, values = scores.shares(words.value)[rows], scores.unit_scores(words.value)[rows]
+    marks = [name if trust is None else trust.mark(name, measure.value) for name in names]
+    labels = scores.labels(words.value)
+    figure = score_strip(
+        [
+            ScoreRow(mark, row_shares, row_values, method_of(name).signed)
+            for name, mark, row_shares, row_values in zip(names, marks, shares, values, strict=True)
+        ],
         labels,
-        unit="share of the method's largest score",
-        selected=row,
-        extra_column=("agreement", scores.agreement(words.value)[:, row]),
     )
     chart(
         figure,
-        key="methods",
-        alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each agrees with {selected.name}",
-        on_select=partial(select_method, names, "methods"),
+        key="methods_strip",
+        alt=f"Scores of {', '.join(names)} for {len(labels)} tokens",
+        on_select=partial(select_method, names, "methods_strip"),
         selection_mode="points",
     )
     return selected
@@ -199,55 +164,69 @@ def _selected_method(scores: MethodScores, pending: list[str]) -> Method:
         return method_of(method.value)
     name = STAND_IN if STAND_IN in scores.names else scores.names[0]
     if method.value in pending:
-        notice = f"{method.value} is slow on this text: press the button above to run it. Until then, {name} is shown."
-        st.info(with_help(notice))
+        write_note(TEXTS["substitute"].format(method=method.value, shown=name))
     return method_of(name)
 
 
 def select_method(names: Sequence[str], key: str) -> None:
-    """Select the method whose row was clicked in the table with this key. names: those of its rows."""
+    """Select the method whose row was clicked in the figure with this key. names: those of its rows."""
     if points := st.session_state[key].selection.points:
-        method.set(names[int(points[0]["y"])])
+        method.set(names[int(points[0].get("customdata", points[0]["y"]))])
 
 
-def _draw_details(selection: Selection, scores: MethodScores, selected: Method) -> None:
-    """Draw the scores of the selected method word by word, what it measures, and its scores layer by layer."""
-    name, names = selected.name, list(scores.names)
-    if is_current_example(EXAMPLE):
-        st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
-    token_strip(
-        scores.chips(name, words.value),
-        key="why_strip",
-        disabled=scores.is_stale,
-        label="Tokens with their scores; click a word to hide it and ask again",
-        on_click=partial(toggle_mask, first_word=selection.first_word),
-    )
+def _draw_trust(scores: MethodScores, trust: Trust) -> None:
+    """Draw the result of the test of all methods."""
+    st.subheader(TEXTS["test.heading"], anchor=False)
+    with st.container(key="stale_trust" if trust.is_stale else "trust"):
+        if trust.is_stale:
+            st.caption(TEXTS["test.earlier"].format(question=trust.question))
+        measure()
+        result, sentence = trust.results[measure.value], trust.describe(measure.value)
+        name = MEASURES[measure.value]
+        st.markdown(sentence)
+        figure = trust_chart(trust.names, result.scores, result.verdicts, result.band, measure=name)
+        chart(figure, key="trust_chart", grows=False, alt=sentence)
+    meaning = TEXTS[f"measures.{measure.value}"].format(value=scores.measured_value)
+    write_note(TEXTS["reading.trust"].format(measure=name, meaning=meaning))
+
+
+def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | None, selected: Method) -> None:
+    """Draw, folded, the scores of all methods, how far they agree, and those of the selected one layer by layer."""
+    names, labels, row = list(scores.names), scores.labels(words.value), scores.names.index(selected.name)
     if scores.encoding.pair is not None:
-        st.markdown(f"Sum of the scores: {scores.side_sums(name)}; together **{scores.total(name)}**.")
-    write_note(f"**What {name} measures:** {selected.claims} **How it can mislead:** {selected.misleads}")
-    # The content of a closed expander is not computed.
-    with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as expander:
+        sums = scores.side_sums(selected.name)
+        st.markdown(TEXTS["sides.sums"].format(sums=sums, total=scores.total(selected.name)))
+    with _folded("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
+        if expander.open:
+            figure = score_table(
+                scores.shares(words.value),
+                scores.unit_scores(words.value),
+                names if trust is None else [trust.mark(name, measure.value) for name in names],
+                labels,
+                selected=row,
+                extra_column=("agreement", scores.agreement(words.value)[:, row]),
+            )
+            chart(
+                figure,
+                key="methods",
+                grows=False,
+                alt=f"Scores of {len(names)} methods for {len(labels)} tokens, with agreement",
+                on_select=partial(select_method, names, "methods"),
+                selection_mode="points",
+            )
+            write_note(TEXTS["reading.table"])
+    with _folded("agreement", TEXTS["folded.agreement"]) as expander:
         if expander.open:
             agreement = scores.agreement(words.value)
-            figure = score_table(agreement, agreement, names, names, unit="rank correlation")
+            figure = score_table(agreement, agreement, names, names, unit="rank correlation (Spearman)")
             chart(figure, key="all_agreement", grows=False, alt="Rank correlations of all methods")
     if scores.is_stale or selected.layers is None:
         return
-    with st.expander(f"{name}, layer by layer", key="open_layers", on_change="rerun") as expander:
+    with _folded("layers", TEXTS["folded.layers"].format(method=selected.name)) as expander:
         if expander.open:
-            layers = scores_of_layers(selection, scores, name, words.value)
-            rows = [f"layer {number}" for number in range(len(layers))]
+            layers = scores_of_layers(selection, scores, selected.name, words.value)
+            rows = [f"L{number}" for number in range(len(layers))]
             shares, unit = layers / (abs(layers).max() or 1), "share of the largest score"
-            figure = score_table(shares, layers, rows, scores.labels(words.value), unit=unit)
-            chart(figure, key="layers", grows=False, alt=f"{name} in every layer")
-            write_note(LAYER_READING)
-
-
-def _add_files(scores: MethodScores, trust: Trust | None) -> None:
-    """Offer the scores as files, and draw the link to the page Attention."""
-    tokens = scores.encoding.tokens
-    add_file("Scores (CSV)", lambda: tidy_csv(scores.tables(), tokens), "why.csv")
-    arrays = scores.arrays
-    add_file("Scores and trust (NPZ)", lambda: npz(arrays(trust), tokens=tokens, methods=scores.names), "why.npz")
-    label = "See attention and its gradient, head by head"
-    st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")
+            figure = score_table(shares, layers, rows, labels, unit=unit)
+            chart(figure, key="layers", grows=False, alt=f"{selected.name} in every layer")
+            write_note(TEXTS["reading.layers"])

@@ -21,19 +21,18 @@ from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
 from bert_core.tokenizer import Encoding
-from viz_app.components.token_strip import Chip
-from viz_app.figures.style import both_shades, two_digits
+from viz_app.figures.style import two_digits
 from viz_app.figures.why import MEANINGS
+from viz_app.pages.why import TEXTS
 from viz_app.shell.identity import identity_of
-from viz_app.shell.markdown import with_special_tokens
+from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.memory import reserve_memory
 from viz_app.shell.selection import Selection
-from viz_app.shell.target import escape_names
+from viz_app.shell.target import answer_name
 from viz_app.shell.work import (
     UNCONFIRMED_SECONDS,
     ResultState,
     cached,
-    duration_text,
     earlier_result,
     estimate_seconds,
     is_requested,
@@ -43,8 +42,10 @@ from viz_app.shell.work import (
     work,
 )
 
+MEASURES = TEXTS.control("measure")["options"]
 SLOW, TRUST = "slow methods", "trust"  # slots of the two requests by a button
 SCORES = "answers"  # slot of the scores of the quick methods
+SMALLEST_SHOWN = 0.001  # probability
 QUICK_PASSES = 3  # methods with as many forward passes never need a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
 
@@ -53,13 +54,14 @@ MARKS = {"better": "●", "chance": "○", "worse": "✕"}
 class MethodScores:
     """The scores of some methods for the tokens of a text and one target.
 
-    question: the target in words. names: of the methods. scores: (method, token). refused: a sentence for each method
-    that could not be computed. target_value: of the target. is_stale: whether they answer an earlier question.
+    answer: the name of what the target explains, in Markdown. names: of the methods. scores: (method, token). refused:
+    a sentence for each method that could not be computed. target_value: of the target. is_stale: whether they answer
+    an earlier question.
     """
 
     encoding: Encoding
     target: Target
-    question: str
+    answer: str
     names: tuple[str, ...]
     scores: np.ndarray = field(repr=False)
     refused: tuple[str, ...]
@@ -100,34 +102,25 @@ class MethodScores:
             return np.full((len(self.names),) * 2, np.nan)
         return rank_agreement(self.unit_scores(words)[:, columns])
 
-    def chips(self, method: str, words: bool) -> list[Chip]:
-        """Return the text as chips with the scores of a method as numbers and colors."""
-        row, encoding = self.names.index(method), self.encoding
-        values, shares = self.unit_scores(words)[row].tolist(), self.shares(words)[row].tolist()
-        units = zip(self.units(words), self.labels(words), values, shares, strict=True)
-        return [
-            Chip(
-                text=label,
-                title=f"{label}: {value:.9g}",
-                word=encoding.words[first],
-                side=encoding.sides[first],
-                special=encoding.special[first],
-                target=not encoding.special[first] and first in self.target.rows and not self.target.pooled,
-                number=two_digits(value),
-                shades=both_shades(share, signed=True),
-            )
-            for (first, *_), label, value, share in units
-        ]
+    def describe(self, method: Method, words: bool) -> str:
+        """Return which removable words have the largest and the lowest score of a method, in Markdown."""
+        removable, row = set(self.target.removable(self.encoding)), self.names.index(method.name)
+        units = zip(self.units(words), self.labels(words), self.unit_scores(words)[row].tolist(), strict=True)
+        ranked = sorted((value, label) for unit, label, value in units if set(unit) <= removable)
+        if not ranked:
+            return ""
+        (lowest, bottom), (highest, top) = ranked[0], ranked[-1]
+        signs = {(True, True): "both", (True, False): "supports", (False, True): "opposes", (False, False): "supports"}
+        return TEXTS[f"result.{signs[highest > 0, lowest < 0] if method.signed else 'unsigned'}"].format(
+            method=method.name, answer=self.answer, highest=two_digits(highest), lowest=two_digits(lowest),
+            top=escape_markdown(top), bottom=escape_markdown(bottom),
+        )  # fmt: skip
 
     def side_sums(self, method: str) -> str:
         """Return the sums of the scores in A, in B and at the special tokens of a pair, in Markdown."""
-        names = {
-            "A": "words of sentence A",
-            "B": "words of sentence B",
-            "special": with_special_tokens("[CLS] and [SEP]"),
-        }
         totals = side_totals(self.scores[self.names.index(method)], self.encoding)
-        return ", ".join(f"{names[name]} **{two_digits(total)}**" for name, total in totals.items())
+        names = ((with_special_tokens(TEXTS[f"sides.{name}"]), total) for name, total in totals.items())
+        return ", ".join(f"{name} **{two_digits(total)}**" for name, total in names)
 
     def total(self, method: str) -> str:
         """Return the sum of the scores of a method."""
@@ -146,11 +139,42 @@ class MethodScores:
         return arrays
 
     @property
-    def value_text(self) -> str:
-        """The value of the target in Markdown; empty for an earlier question."""
-        if self.is_stale or self.target_value is None:
+    def probability(self) -> float | None:
+        """The probability of the target; None for an earlier question, and for a value that has none."""
+        if self.is_stale or self.target_value is None or "{probability}" not in self.target.target_kind.value_text:
+            return None
+        return self.target.target_kind.probability(self.target_value)
+
+    @property
+    def probability_text(self) -> str:
+        """The probability of the target as a short number; empty without one."""
+        if self.probability is None:
             return ""
-        return f":small[{self.target.target_kind.format_value(self.target_value, two_digits)}]"
+        return two_digits(self.probability) if self.probability >= SMALLEST_SHOWN else f"< {SMALLEST_SHOWN}"
+
+    @property
+    def question(self) -> str:
+        """The question that the scores answer, in Markdown."""
+        return self._fill("question")
+
+    @property
+    def headline(self) -> str:
+        """The question with the value of the target, in Markdown; without it for an earlier question."""
+        if self.is_stale or self.target_value is None:
+            return self.question
+        value = self.target.target_kind.format_value(self.target_value, two_digits)
+        return self._fill("headline", value=self.probability_text or value)
+
+    def _fill(self, table: str, **values: str) -> str:
+        texts = TEXTS.options(table)
+        return texts.get(self.target.kind, texts["other"]).format(answer=self.answer, **values)
+
+    @property
+    def measured_value(self) -> str:
+        """The name of the value that the test of the methods measures."""
+        if self.target.other is not None:
+            return "cosine"
+        return "logit" if self.target.kind == "choice" else "probability"  # a single choice has no probability
 
 
 @dataclass(frozen=True)
@@ -170,6 +194,15 @@ class Trust:
         if self.is_stale or method not in self.names:
             return method
         return f"{method} {MARKS[self.results[measure].verdicts[self.names.index(method)]]}"
+
+    def describe_method(self, method: str, measure: str) -> str:
+        """Return the verdict on one method with its numbers; empty without one."""
+        if method not in self.names:
+            return ""
+        result, index = self.results[measure], self.names.index(method)
+        low, high = (two_digits(float(end)) for end in result.band)
+        values = {"method": method, "measure": MEASURES[measure], "value": two_digits(float(result.scores[index]))}
+        return TEXTS[f"verdict.{result.verdicts[index]}"].format(low=low, high=high, **values)
 
     def describe(self, measure: str) -> str:
         """Return which methods are better than chance, no better, or worse, in Markdown."""
@@ -193,11 +226,6 @@ def quick_and_slow(selection: Selection) -> tuple[list[Method], list[Method]]:
         remaining -= selection.seconds(method.passes(tokens))
         (quick if remaining >= 0 or method.passes(tokens) <= QUICK_PASSES else slow).append(method)
     return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
-
-
-def describe_cost(selection: Selection, passes: int) -> str:
-    """Return the number of forward passes and their estimated duration in words."""
-    return f"about {passes:,} model runs, {duration_text(selection.seconds(passes))}"
 
 
 def count_passes(methods: Sequence[Method], encoding: Encoding) -> int:
@@ -240,14 +268,13 @@ def method_scores(selection: Selection) -> MethodScores | None:
         earlier: MethodScores | None = earlier_result(SCORES).value
         return None if earlier is None else replace(earlier, is_stale=True)
     model, run = selection.loaded, selection.run(gradients=True)
-    verdict = "accept" if (run.target_value or 0.0) >= 0 else "reject"
-    question = target.target_kind.question.format(**escape_names(selection, target), verdict=verdict)
+    answer = answer_name(selection, target)
     quick, slow = (tuple(method.name for method in methods) for methods in quick_and_slow(selection))
-    polled = poll(_score_methods(model, run, quick, question), slot=SCORES)
+    polled = poll(_score_methods(model, run, quick, answer), slot=SCORES)
     if polled.value is None or polled.state is not ResultState.READY:
         return None if polled.value is None else replace(polled.value, is_stale=True)
     if slow and is_requested_for(SLOW, selection):
-        slow_scores = poll(_score_methods(model, run, slow, question), request_slot=SLOW).value
+        slow_scores = poll(_score_methods(model, run, slow, answer), request_slot=SLOW).value
         if slow_scores is not None:
             return _join(polled.value, slow_scores)
     return polled.value
@@ -262,12 +289,12 @@ def _join(first: MethodScores, second: MethodScores) -> MethodScores:
 
 @work(
     "{model}: {names} methods on one text",
-    seconds=lambda model, run, names, question: estimate_seconds(
+    seconds=lambda model, run, names, answer: estimate_seconds(
         model, len(run.encoding), count_passes([method_of(name) for name in names], run.encoding)
     ),
 )
 def _score_methods(
-    model: LoadedModel, run: ModelRun, names: tuple[str, ...], question: str, report: Progress = ignore_progress
+    model: LoadedModel, run: ModelRun, names: tuple[str, ...], answer: str, report: Progress = ignore_progress
 ) -> MethodScores:
     """Compute the scores of some methods for the target of a run; those without enough memory are refused."""
     encoding, target = run.encoding, run.target
@@ -283,7 +310,7 @@ def _score_methods(
             refused.append(str(error))
         report((number + 1) / len(names))
     scores = np.array(list(rows.values())).reshape(len(rows), len(encoding))
-    return MethodScores(encoding, target, question, tuple(rows), scores, tuple(refused), run.target_value)
+    return MethodScores(encoding, target, answer, tuple(rows), scores, tuple(refused), run.target_value)
 
 
 def method_trust(selection: Selection, scores: MethodScores, words: bool) -> Trust | None:

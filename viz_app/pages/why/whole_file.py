@@ -8,7 +8,7 @@ import streamlit as st
 from bert_core.studies.explanation_tables import WordTotal, read_totals
 from bert_core.studies.tables import TABLE_SUFFIXES
 from viz_app.figures.why import totals_chart
-from viz_app.pages.why import totals_answer, totals_least, totals_method
+from viz_app.pages.why import TEXTS, totals_answer, totals_least, totals_method
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import chart, write_note
@@ -21,20 +21,16 @@ BYTES_PER_SECOND = 20e6  # of a table that is read
 
 def draw() -> None:
     """Draw the controls of the file, and the words with the largest and the smallest mean scores."""
-    label = "Totals by word (OUT.words.csv), or the table itself (CSV, Parquet)"
     types = [suffix.removeprefix(".") for suffix in TABLE_SUFFIXES]
-    upload = file_control(st, label, "totals_upload", types=types, megabytes=MAX_MEGABYTES)
+    upload = file_control(st, TEXTS["file.label"], "totals_upload", types=types, megabytes=MAX_MEGABYTES)
     if upload is None:
-        write_note(
-            "`headlight explain reviews.csv --text review --model models/stars --out why.parquet` explains every text "
-            "of a file; its totals by word, `why.words.csv`, open here."
-        )
+        write_note(TEXTS["file.hint"])
         return
     totals = poll(_read_upload(upload)).value
     if totals is None:
         return
     if not totals:
-        st.info(with_help(f"No word stands in {escape_markdown(upload.name)}."), icon=":material/info:")
+        st.info(with_help(TEXTS["file.empty"].format(name=escape_markdown(upload.name))), icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         answer = totals_answer(options=list(dict.fromkeys(total.asked for total in totals)))
@@ -42,7 +38,7 @@ def draw() -> None:
         method, minimum = totals_method(options=list(methods)), totals_least()
     selected = [total for total in totals if (total.asked, total.method) == (answer, method) and total.texts >= minimum]
     if not selected:
-        st.info(with_help(f"No word stands in {minimum} texts that were explained so."), icon=":material/info:")
+        st.info(with_help(TEXTS["file.rare"].format(minimum=minimum)), icon=":material/info:")
         return
     extremes = selected if len(selected) <= 2 * MAX_WORDS else selected[:MAX_WORDS] + selected[-MAX_WORDS:]
     means, errors = (np.array([getattr(total, name) for total in extremes]) for name in ("mean", "error"))
@@ -50,11 +46,7 @@ def draw() -> None:
     figure = totals_chart(words, means, errors, texts, unit=f"mean score by {method}")
     alt = f"Mean scores of {len(words)} of {len(selected)} words, from {words[0]} to {words[-1]}"
     chart(figure, key="totals_chart", grows=False, alt=alt)
-    write_note(
-        f"**How to read this:** the words that say most for and against this answer, {len(words)} of {len(selected)}; "
-        "behind each, how many texts have it; the line is where the mean lies with 95%. **How it can mislead:** a "
-        "mean hides the texts in which the word says the opposite, and a word may stand where another one speaks."
-    )
+    write_note(TEXTS["file.reading"].format(shown=len(words), count=len(selected)))
 
 
 @work("Reading {upload}", seconds=lambda upload: len(upload.data) / BYTES_PER_SECOND)

@@ -19,7 +19,7 @@ from viz_app.pages.profiles.parts import (
     select_listed,
     select_tenth,
 )
-from viz_app.shell import frame
+from viz_app.shell import corpus
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import open_example_text
@@ -71,10 +71,8 @@ def draw_link(profile: TokenProfile, model: LoadedModel) -> None:
     examples = profile.tenths[tenth.value - 1]
     label = "Where else is a token like in the first of these?"
     if examples and st.button(label, icon=":material/travel_explore:"):
-        state, example = st.session_state, examples[0]
+        example = examples[0]
         open_example_text(Example(example.text))
         offsets = model.tokenizer.encode(example.text).offsets
-        state.layers_view, state.alike = "elsewhere", "state"
         # None if the text is truncated before the token.
-        state.query_position = offsets.index(example.at) if example.at in offsets else None
-        frame.go_to("layers")
+        corpus.open_search("state", offsets.index(example.at) if example.at in offsets else None)

@@ -90,9 +90,7 @@ def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_signs_that_the_vocabulary_lacks_are_said() -> None:
     """A sentence that is mostly [UNK] is scored, and warned of; so is a table with such sentences, each once."""
-    warning = (
-        "mostly [UNK]: the vocabulary lacks these characters, so any other such characters would get the same score."
-    )
+    warning = "mostly [UNK]: the vocabulary lacks these characters, so any others would get the same score."
     assert warning not in words(start(sentence_a="A cat ☃.", sentence_b="A dog."))
     assert f"One sentence is {warning}" in words(start(sentence_a="☃☃ ☃", sentence_b="A dog."))
     app = start(compared="table")

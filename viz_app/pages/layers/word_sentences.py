@@ -88,17 +88,16 @@ class Similarities(NamedTuple):
 
 def _describe(similarities: Similarities, word: str, depth: int, name: str) -> tuple[str, str]:
     """Describe the most and the least similar pair at a depth, in two parts."""
-    cosines, mean = similarities.cosines[depth], similarities.any_words[depth]
+    cosines = similarities.cosines[depth]
+
+    def pair_text(pair: tuple[int, int]) -> str:
+        return f"{pair[0] + 1} and {pair[1] + 1} (cosine {two_digits(cosines[pair])})"
+
     ordered = sorted(similarities.pairs, key=cosines.__getitem__)
-    (first, second), (one, other) = ordered[-1], ordered[0]
-    quoted = f"“{escape_markdown(word.strip())}”"
-    most = f"{first + 1} and {second + 1} (cosine {two_digits(cosines[first, second])})"
-    if len(ordered) == 1:
-        heading = f"{quoted} {name}: {most}"
-    else:
-        least = f"{one + 1} and {other + 1} ({two_digits(cosines[one, other])})"
-        heading = f"{quoted} {name}: most similar in {most}, least in {least}"
-    return heading, f"Any two words have a mean cosine of {two_digits(mean)} there."
+    heading = f"“{escape_markdown(word.strip())}” {name}: most similar in {pair_text(ordered[-1])}"
+    if len(ordered) > 1:
+        heading += f", least in {pair_text(ordered[0])}"
+    return heading, f"Any two words have a mean cosine of {two_digits(similarities.any_words[depth])} there."
 
 
 def _draw_pairs(similarities: Similarities) -> None:

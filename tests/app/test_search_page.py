@@ -31,7 +31,7 @@ def test_it_opens_with_matches_of_its_masked_word() -> None:
     """Without an index of the server the bundled sentences are indexed, and the masked word is searched for."""
     app = start()
     assert not app.exception and not app.error and app.session_state.text == EXAMPLE.text
-    assert app.selectbox(key=key_of(app, "query_position")).value == 2
+    assert app.selectbox(key=key_of(app, "query_token")).value == 2
     table = app.dataframe[0].value
     assert list(table["match"][:4]) == ["scientist", "fisherman", "doctor", "blacksmith"]
     assert f"(cosine {table['cosine'][0]:.2f})" in words(app) and EXAMPLE.remark in words(app)
@@ -54,8 +54,19 @@ def test_it_opens_on_the_target_or_the_masked_word_or_the_longest_word(address: 
     """In this order, but first on a token that was selected; of two sentences on the first, which is searched alone."""
     app = start(text="The soldiers went to the town.", **{"masked": "", **address})
     assert not app.exception and not app.error and not app.info
-    assert app.session_state.query_position == position
+    assert app.selectbox(key=key_of(app, "query_token")).value == position
     assert ("encoded by itself" in words(app)) == ("pair" in address)
+
+
+def test_it_follows_another_masked_word_until_a_token_is_selected() -> None:
+    """What it opened on is no selection: the next masked word is searched for, but not after a choice in the list."""
+    app = start(text="The soldiers went to the town.", masked="1")
+    app.session_state.masked = (5,)
+    token = settled(app.run(), "stop_here").selectbox(key=key_of(app, "query_token"))
+    assert token.value == 6 and app.session_state.query_position is None
+    token.set_value(3).run()
+    app.session_state.masked = (1,)
+    assert settled(app.run(), "stop_here").selectbox(key=key_of(app, "query_token")).value == 3
 
 
 def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
@@ -120,7 +131,7 @@ def test_similar_uses_of_a_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         app = settled(app.button(key="where_else").click().run())
         state = app.session_state
         assert "Most similar to" in words(app) and state.head == (2, 8) and not app.exception, page
-        assert (state.alike, state.query_position) == (("brings", 2) if page == "attention" else ("looks", 1)), page
+        assert (state.alike, state.query_position) == (("brings", 2) if page == "attention" else ("looks", None)), page
     monkeypatch.delenv(corpus.INDEX)
     button = settled(visited("roles", text=text, head="2.8")).button(key="where_else")
     assert button.label == "Find similar uses of L2 H8"

@@ -93,7 +93,7 @@ def open_search(similarity: str, position: int | None) -> NoReturn:
 def search_button(current: Selection, head: Head, *, similarity: str, position: int | None = None) -> None:
     """Draw a button that searches the corpus for similar tokens of a head.
 
-    similarity: "brings" or "looks". position: of the token to search for; that of the last search if None.
+    similarity: "brings" or "looks". position: of the token to search for; the one that was selected last if None.
     """
     index = find_index(current.plain)
     if current.encoding.pair is not None or (index is not None and head not in index.all_heads):
@@ -105,4 +105,4 @@ def search_button(current: Selection, head: Head, *, similarity: str, position: 
     if st.button(label.format(*head), icon=":material/travel_explore:", key="where_else", help=help_text):
         state = st.session_state
         set_head(head, state.other_heads if state.head == head else ())
-        open_search(similarity, query_position(current) if position is None else position)
+        open_search(similarity, state.query_position if position is None else position)

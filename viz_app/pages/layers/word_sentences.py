@@ -41,10 +41,12 @@ def draw(page: View, row: DeltaGenerator) -> None:
             draw_result(*_describe(similarities, word, depth, name))
     left, right = page.figure().columns([3, 2], gap="medium")
     # In a lecture the height of the window is for the figures.
-    inputs = (page.controls(horizontal=False) if current_look().lecture else left).columns([3, 1], gap="small")
+    lecture = current_look().lecture
+    matrix = left if lecture else left.container()
+    inputs = (page.controls(horizontal=False) if lecture else left).columns([3, 1], gap="small")
     sentences(inputs[0])
     common_word(inputs[1])
-    with left:
+    with matrix:
         if is_too_much:
             st.error(
                 with_help(

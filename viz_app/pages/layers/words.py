@@ -10,7 +10,7 @@ from bert_core.records import LensRun
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
-from viz_app.figures.style import ordinal, two_digits
+from viz_app.figures.style import current_look, ordinal, two_digits
 from viz_app.pages.layers import TEXTS, cell, cell_depth, cell_position, rank_by
 from viz_app.pages.layers.lens_runs import (
     check_word_head,
@@ -26,6 +26,7 @@ from viz_app.shell.view import View, chart, write_line, write_note
 
 MAX_NARROW_DEPTHS = 9  # with more depths, the grid has the whole width of the page
 HOVER_WORDS = 3
+LECTURE_WORDS = 8  # of the selected cell, which fit the window of a projector
 
 
 def draw(page: View, row: DeltaGenerator) -> None:
@@ -125,7 +126,8 @@ def _hover_lines(selection: Selection, run: LensRun, depth: int, row: int) -> li
 def _draw_distribution(selection: Selection, run: LensRun, depth: int, position: int) -> None:
     """Draw the most likely words of a cell, below a sentence with its other numbers."""
     encoding, row, name = selection.encoding, run.positions.index(position), depth_names(len(run.top))[depth]
-    probabilities: np.ndarray = run.probabilities[depth, row]
+    shown = slice(LECTURE_WORDS if current_look().lecture else None)
+    probabilities: np.ndarray = run.probabilities[depth, row, shown]
     first = quote(selection.word(int(run.top[depth, row, 0])))
     final, original = selection.word(int(run.final[row])), selection.word(run.followed[row])
     rank = f"The final prediction {quote(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
@@ -136,6 +138,8 @@ def _draw_distribution(selection: Selection, run: LensRun, depth: int, position:
         f"**{first} has probability {two_digits(float(probabilities[0]))} {name}.** {rank}. KL divergence: "
         f"{run.divergence[depth, row]:.2f} nats; entropy: {run.entropy[depth, row]:.2f} nats."
     )
-    figure = prediction_bars([selection.word(int(piece)) for piece in run.top[depth, row]], probabilities.tolist())
+    figure = prediction_bars(
+        [selection.word(int(piece)) for piece in run.top[depth, row, shown]], probabilities.tolist()
+    )
     chart(figure, key="lens_cell", alt=f"The most likely words at {encoding.labels[position]} {name}")
     write_note(f"All other tokens together: {two_digits(max(1 - sum(probabilities.tolist()), 0))}.")

@@ -14,22 +14,21 @@ EXAMPLE = Example(
 )
 # Of a token its state; of a head its output at the token, or the offsets to which it attends from there.
 similarity = select("alike", **TEXTS.control("alike"))
-query_position: Param[int | None] = Param(
-    "query_position",
-    None,
-    parse_int,
+# None: the token of the target or the masked word, which other pages can change.
+query_position: Param[int | None] = Param("query_position", None, parse_int, step=True, old_name="sought")
+query_token: Param[int] = Param(
+    "query_token",
+    0,
     widget="selectbox",
-    step=True,
-    old_name="sought",
-    arguments={"width": 200, "label_visibility": "collapsed"},
-    **TEXTS.control("query_position"),
+    arguments={"width": 236, "label_visibility": "collapsed"},
+    **TEXTS.control("query_token"),
 )
 # The selected head of all pages, which has its place in the address from `viz_app.shell.heads`.
 query_head: Param[Head] = Param(
     "head",
     (0, 0),
     widget="selectbox",
-    arguments={"width": 160, "label_visibility": "collapsed"},
+    arguments={"width": 236, "label_visibility": "collapsed"},
     **TEXTS.control("query_head"),
 )
 

@@ -15,7 +15,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names
 from viz_app.figures.style import current_look, two_digits
-from viz_app.pages.search import EXAMPLE, TEXTS, query_head, query_position, similarity
+from viz_app.pages.search import EXAMPLE, TEXTS, query_head, query_position, query_token, similarity
 from viz_app.shell import corpus, own_corpus
 from viz_app.shell.depth import select_depth
 from viz_app.shell.examples import Example
@@ -43,11 +43,13 @@ def draw(page: View) -> None:
     page.read(TEXTS["reading"], TEXTS["misleads"])
     is_own = corpus.server_index(plain) is None
     index = corpus.find_index(plain)
-    query_position.set(corpus.query_position(selection))
+    query_token.set(corpus.query_position(selection))
     with page.controls():
         by_state = similarity() == "state"
-        position = query_position(
-            options=range(len(encoding)), format_func=lambda number: f"{number}: {encoding.labels[number]}"
+        position = query_token(
+            options=range(len(encoding)),
+            format_func=lambda number: f"{number}: {encoding.labels[number]}",
+            on_change=_take_token,
         )
         depth = select_depth(len(selection.head_mask) + 1) if by_state else None
         heads = () if by_state or index is None else _select_heads(index)
@@ -64,7 +66,6 @@ def draw(page: View) -> None:
             stored = ", ".join(names[number] for number in index.depths)
             st.info(with_help(f"The index has no hidden states at this depth. It has: {stored}."))
             return
-        assert position is not None  # one of the options
         try:
             matches, shares = wait_for(_search_index(plain, encoding, index, position, depth, heads, similarity.value))
         except Refused as error:
@@ -139,6 +140,10 @@ def _select_heads(index: Index) -> tuple[Head, ...]:
 
     layer, number = query_head(options=index.all_heads, format_func=head_label, on_change=_take_head)
     return (layer, number), *((layer, head) for head in additional if head != number)
+
+
+def _take_token() -> None:
+    query_position.set(query_token.value)
 
 
 def _take_head() -> None:

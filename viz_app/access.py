@@ -5,7 +5,7 @@ pages whose name was made to resolve here (DNS rebinding) and proxies. Its users
 write files. A shared server answers all requests, or those to one of its host names, and grants none of these rights.
 
 Only sites that were named when the server started may show the app in a frame.
-Addresses of pages whose path has changed are redirected.
+Addresses of pages and views whose path has changed are redirected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
 
 from bert_core.refused import Refused
-from viz_app.moved_pages import MOVED_PAGES
+from viz_app.moved_pages import moved_address
 from viz_app.streamlit_compat import browser_message_kind, shorten_widget_texts
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -123,7 +123,7 @@ class Guard:
 
 
 class MovedPages:
-    """Redirects the address of a page whose path has changed to its new path, with its query.
+    """Redirects the address of a page or view whose path has changed to its new path, with its query.
 
     The redirect is relative, so that it also holds behind a proxy that removes a prefix from the path.
     """
@@ -132,22 +132,25 @@ class MovedPages:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send_message: Send) -> None:
-        """Answer with 307 where the path is an old one; pass any other request on."""
-        new_path = _new_path(scope["path"]) if scope["type"] == "http" else None
-        if new_path is None:
+        """Answer with 307 where the address is an old one; pass any other request on."""
+        address = None
+        if scope["type"] == "http":
+            address = _new_address(scope["path"], scope.get("query_string", b"").decode("latin-1"))
+        if address is None:
             await self.app(scope, receive, send_message)
             return
-        query = scope.get("query_string", b"").decode("latin-1")
-        await RedirectResponse(f"{new_path}?{query}" if query else new_path, 307)(scope, receive, send_message)
+        await RedirectResponse(address, 307)(scope, receive, send_message)
 
 
-def _new_path(path: str) -> str | None:
-    """Return the new path of a page, relative to this path; None for a path that has not changed."""
+def _new_address(path: str, query: str) -> str | None:
+    """Return the new address of a page, relative to this path; None for an address that has not changed."""
     base = get_option("server.baseUrlPath").strip("/")
     old = path.strip("/").removeprefix(f"{base}/" if base else "")
-    if old not in MOVED_PAGES or path.strip("/") == base:
+    new_path, params = moved_address(old, dict(parse_qsl(query, keep_blank_values=True)))
+    if new_path == old or path.strip("/") == base:
         return None
-    return ("../" if path.endswith("/") else "") + MOVED_PAGES[old]
+    kept = "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) in params)
+    return ("../" if path.endswith("/") else "") + new_path + (f"?{kept}" if kept else "")
 
 
 def refusal_reason(headers: Headers) -> str | None:

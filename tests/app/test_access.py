@@ -291,6 +291,26 @@ def test_the_address_of_a_moved_page_is_redirected_with_its_query(options: Optio
                 assert redirected(f"{before}{path}{end}", query) is None
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("layers?text=a+b%26c&through=elsewhere&sought=2", "search?text=a+b%26c&sought=2"),
+        ("layers?layers_view=elsewhere", "search"),
+        ("layers?layers_view=states&alike=looks", None),
+        ("score?compared=alike&sentence_a=A%3D1", "similarity?sentence_a=A%3D1"),
+        ("score?compared=table", None),
+        ("search?layers_view=elsewhere", None),
+    ],
+)
+def test_a_view_that_is_a_page_now_is_redirected_with_its_other_parameters(
+    options: Options, old: str, new: str | None
+) -> None:
+    """The parameter of the view goes, so that the way back to the page of the view stays open; all others stay."""
+    options(base="")
+    path, _, query = old.partition("?")
+    assert redirected(f"/{path}", query) == (None if new is None else f"http://localhost/{new}")
+
+
 def test_the_sites_of_a_server_are_read_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its environment, in which `headlight app` puts them."""
     monkeypatch.setenv(EMBED_IN, "https://a.example https://b.example/")

@@ -1,4 +1,4 @@
-"""How alike two texts are, on the page Score, as a target of all pages, on the command line and in files."""
+"""How similar two texts are: the page Sentence similarity, a target of all pages, the command line and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from viz_app import cli
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
 from viz_app.export.snippet import snippet
-from viz_app.figures.style import Look, use_look
+from viz_app.figures.style import Look, two_digits, use_look
 from viz_app.maps import MapView
 from viz_app.shell import selection
 
@@ -69,14 +69,14 @@ def opened(tiny_model_folder: Path, trained: Path, monkeypatch: pytest.MonkeyPat
 
 
 def alike(opened: Callable[..., AppTest], **more: object) -> AppTest:
-    return opened("score", compared="alike", sentence_a=ONE, sentence_b=TWO, **more)
+    return opened("similarity", sentence_a=ONE, sentence_b=TWO, **more)
 
 
 def both(loaded: LoadedModel) -> bert_core.Similarity:
     return bert_core.sentence_similarity(loaded, *(bert_core.read_sentence(loaded, text) for text in (ONE, TWO)))
 
 
-# ---------------------------------------------------------------------------- the page Score
+# ---------------------------------------------------------------------------- the page Sentence similarity
 
 
 def test_the_page_says_the_cosine_beside_those_of_unrelated_sentences(
@@ -86,35 +86,36 @@ def test_the_page_says_the_cosine_beside_those_of_unrelated_sentences(
     app = alike(opened)
     assert not app.exception and not app.error
     found, others = both(tiny_loaded), bert_core.unrelated_cosines(tiny_loaded)
-    assert f"The cosine of both sentences is **{found.cosine:.2g}**" in words(app)
+    assert f"Cosine {two_digits(found.cosine)}: " in words(app)
     below = int((others < found.cosine).sum())
-    assert (f"more than {below} of the 120" if 0 < below < 120 else "all 120") in words(app)
-    assert "was not trained to make one vector of a text" in app.warning[0].value
+    assert (f"higher than {below} of 120" if 0 < below < 120 else "all 120") in words(app)
+    assert "was not trained for sentence vectors" in words(app)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
     table = app.dataframe[0].value
     strongest = np.unravel_index(np.abs(found.parts).argmax(), found.parts.shape)
-    assert table["in the first"][0] == found.first.tokens[strongest[0]]
-    assert_near(table["adds"][0], found.parts[strongest])
+    assert table["first sentence"][0] == found.first.tokens[strongest[0]]
+    assert_near(table["part of the cosine"][0], found.parts[strongest])
 
 
 def test_the_caution_goes_where_the_model_was_trained_for_it(opened: Callable[..., AppTest], trained: Path) -> None:
     """A folder of sentence-transformers has no warning, and says how it makes the vector."""
     app = alike(opened, model=trained)
-    assert not app.exception and not app.error and not app.warning
-    assert "the vector of each sentence is the mean of all states" in words(app)
+    assert not app.exception and not app.error
+    assert "was not trained for sentence vectors" not in words(app)
+    assert "The vector of each sentence is the mean of all hidden states" in words(app)
 
 
 def test_words_are_the_sums_of_their_pieces(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """With words, a word of several pieces is one row, and all parts still sum to the cosine."""
-    app = opened("score", compared="alike", sentence_a="the catdog sat", sentence_b="a dog", words="1")
+    app = opened("similarity", sentence_a="the catdog sat", sentence_b="a dog", words="1")
     table = app.dataframe[0].value
-    assert not app.exception and "catdog" in set(table["in the first"])
+    assert not app.exception and "catdog" in set(table["first sentence"])
 
 
 @pytest.mark.parametrize(("one", "two"), [("", TWO), (ONE, " ")])
 def test_an_empty_sentence_is_said(opened: Callable[..., AppTest], one: str, two: str) -> None:
     """Without one of both there is one sentence and a way out."""
-    app = opened("score", compared="alike", sentence_a=one, sentence_b=two)
+    app = opened("similarity", sentence_a=one, sentence_b=two)
     assert not app.exception and "type at least one word" in app.info[0].value
 
 
@@ -124,7 +125,7 @@ def test_a_head_that_is_off_is_off_in_both(opened: Callable[..., AppTest], tiny_
     gates = bert_core.head_mask_without(tiny_loaded.config, [(0, 1), (1, 2)])
     texts = (bert_core.read_sentence(tiny_loaded, text) for text in (ONE, TWO))
     found = bert_core.sentence_similarity(tiny_loaded, *texts, head_mask=gates)
-    assert f"The cosine of both sentences is **{found.cosine:.2g}**" in words(app)
+    assert f"Cosine {two_digits(found.cosine)}: " in words(app)
 
 
 # ---------------------------------------------------------------------------- as a target

@@ -1,4 +1,4 @@
-"""The page Layers without a browser: what it opens on, its five ways to look, and bad input; and its figures."""
+"""The page Layers & logit lens without a browser: what it opens on, its views, and bad input; and its figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import io
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -19,10 +18,10 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.figures.style import Look, use_look
 from viz_app.pages import PAGES
-from viz_app.pages.layers import EXAMPLE, lens_runs, matches, states
+from viz_app.pages.layers import EXAMPLE, lens_runs, states
 from viz_app.pages.layers import words as words_part
 from viz_app.pages.layers.page import PARTS
-from viz_app.shell import corpus, examples
+from viz_app.shell import examples
 from viz_app.shell.address import ALL_PARAMS as PARAMS
 from viz_app.shell.address import link_of
 from viz_app.shell.frame import params_of_pages
@@ -40,8 +39,8 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     app = start()
     assert not app.exception and not app.error
     assert app.session_state.text == EXAMPLE.text != examples.first_example().text
-    assert "“capital” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
-    assert "→ “part”" in words(app) and EXAMPLE.remark in words(app)
+    assert "#### “capital” ranks first after L5 (position 4, where “capital” is masked)" in words(app)
+    assert "Before that, the lens predicts" in words(app) and "→ “part”" in words(app) and EXAMPLE.remark in words(app)
     for page in ("predict", "why"):
         at(app, page).run()
         own = EXAMPLE
@@ -72,10 +71,10 @@ def test_a_typed_mask_has_no_rank() -> None:
     """What stood at a word that was hidden has a rank beside the model's word; where a [MASK] was typed, none did."""
     assert "the word of the text, ranks" in words(start(text="She opened the queen.", masked="3"))
     typed = words(start(text="She opened the [MASK]."))
-    assert "The model's final word" in typed and "the word of the text" not in typed
+    assert "The final prediction" in typed and "the word of the text" not in typed
 
 
-@pytest.mark.parametrize("layers_view", [name for name in PARTS if name != "elsewhere"])
+@pytest.mark.parametrize("layers_view", PARTS)
 def test_every_way_to_look_says_how_to_read_it(layers_view: str) -> None:
     """By link, with and without a mask, for two sentences; nothing fails, and nothing is left without its two lines."""
     for more in ({"masked": "3"}, {"pair": "The room was dark."}, {}):
@@ -83,73 +82,6 @@ def test_every_way_to_look_says_how_to_read_it(layers_view: str) -> None:
         assert not app.exception and not app.error
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
         assert exported_files(app) == ["Numbers (CSV)"]
-
-
-def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
-    """What the server offers to search: an index of three sentences."""
-    written = folder / "corpus.txt"
-    written.write_text("The old cat sat.\nA queen saw the sea.\nThe old dog ran <b>home</b>.\n", encoding="utf-8")
-    for _ in bert_core.iter_index(written, folder / "index", "headlight-mini", device="cpu"):
-        pass
-    monkeypatch.setenv(corpus.INDEX, str(folder / "index"))
-    return bert_core.open_index(folder / "index")
-
-
-def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token's matches in their sentences, nearest first, beside how often their words are; a click opens one.
-
-    Without an index a corpus of one's own is asked for.
-    """
-    app = start(text="The old cat sat.", layers_view="elsewhere")
-    assert not app.exception and not app.dataframe and "headlight index" in words(app)
-    indexed(tmp_path, monkeypatch)
-    app = start(text="The old cat sat.", layers_view="elsewhere", query_position="3")
-    assert not app.exception and not app.error and app.session_state.layers_view == "elsewhere"
-    table = app.dataframe[0].value
-    assert table["match"][0] == "cat" and table["cosine"][0] > 0.999 and table["where"][0] == "corpus.txt:1"
-    assert "The old" in table["before"][0] and list(table["cosine"]) == sorted(table["cosine"], reverse=True)
-    assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
-    assert exported_files(app) == ["Numbers (CSV)"]
-    # The nearest to an added token are added too: they have no word, so there is nothing to count.
-    monkeypatch.setattr(matches, "TOP", 3)
-    app = start(text="The old cat sat.", layers_view="elsewhere", query_position="0")
-    assert not app.exception and not app.error
-    assert set(app.dataframe[0].value["match"]) == {"[CLS]"} and not app.tabs
-    assert "single sentences" in start(text="A cat.", pair="A dog.", layers_view="elsewhere").info[0].value
-
-
-def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page lists is what `search` finds, by what heads bring and where they look; offsets of one head alone.
-
-    The way there is a button on Attention, Roles and Heads, which takes the head and the selected token along.
-    """
-    index, text = indexed(tmp_path, monkeypatch), "The old cat sat."
-    loaded = bert_core.load("headlight-mini", device="cpu")
-    for alike, score in (("brings", "cosine"), ("looks", "alike")):
-        app = start(text=text, layers_view="elsewhere", query_position="3", alike=alike, head="2.8")
-        assert not app.exception and not app.error
-        found = bert_core.search(
-            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], head_similarity=alike, top=matches.TOP
-        )
-        table = app.dataframe[0].value
-        assert list(table[score]) == [one.score for one in found.matches] and table["match"][0] == "cat"
-        assert [tab.label for tab in app.tabs] == ["Words", "Offsets"]
-        assert app.dataframe[2].value["here"].sum() == pytest.approx(1)
-    both = start(text=text, layers_view="elsewhere", alike="brings", head="2.8", also="9")
-    assert [tab.label for tab in both.tabs] == ["Words"]
-    head = both.selectbox(key=key_of(both, "head"))
-    assert "L2 H8 + H9" in head.options
-    head.set_value((3, 1)).run()
-    assert both.session_state.head == (3, 1) and both.session_state.other_heads == () and not both.exception
-    ways = {"attention": {"tokens": "q2", "show": "brought"}, "roles": {}, "heads": {"off": "2.8"}}
-    for page, given in ways.items():
-        app = settled(visited(page, text=text, head="2.8", **given))
-        app = settled(app.button(key="where_else").click().run())
-        state = app.session_state
-        assert state.layers_view == "elsewhere" and state.head == (2, 8) and not app.exception, page
-        assert (state.alike, state.query_position) == (("brings", 2) if page == "attention" else ("looks", 1)), page
-    monkeypatch.delenv(corpus.INDEX)
-    assert "where_else" not in [one.key for one in settled(visited("roles", text=text)).button]
 
 
 def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +109,8 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     assert not app.exception and "needs at least four" in app.info[0].value
     monkeypatch.setattr(states, "find_spec", lambda name: None)
     app = start(text="She opened the door.", layers_view="states", projection="neighbours")
-    assert not app.exception and app.session_state.projection == "axes" and "These two axes hold" in words(app)
-    assert app.segmented_control(key=key_of(app, "projection")).disabled
+    assert not app.exception and app.session_state.projection == "axes" and "Two directions have" in words(app)
+    assert app.radio(key=key_of(app, "projection")).disabled
 
 
 def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
@@ -206,7 +138,7 @@ def test_one_word_in_several_sentences() -> None:
     )
     assert not app.exception and "Sentence 2 does not contain “bank” and is left out." in words(app)
     app.text_input(key=key_of(app, "common_word")).set_value("zebra").run()
-    assert not app.exception and "Give at least two sentences that contain the word" in words(app)
+    assert not app.exception and "Enter at least two sentences that contain the word" in words(app)
     app.text_area(key=key_of(app, "sentences")).set_value("A bank.\n" * 21).run()
     assert not app.exception
     assert "There are 21 sentences, the longest with 7 characters: at most 20 sentences of 2,000" in words(app)
@@ -247,15 +179,17 @@ def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyP
     app = start(text="word " * 60 + "[MASK]", cell="3.20")
 
     def told() -> str:
-        return next(line for line in words(app).splitlines() if line.startswith("At position 20, "))
+        return next(line for line in words(app).splitlines() if "ranks first" in line and "(position 20)" in line)
 
     assert not app.exception and not app.error
-    assert "Tokens 5 to 34 of 63, around the chosen one." in words(app)
-    (button,) = (button for button in app.button if button.label.startswith("Read all 63 tokens at 7 depths, about "))
+    assert "Tokens 5 to 34 of 63, around the selected one." in words(app)
+    (button,) = (
+        button for button in app.button if button.label.startswith("Predict at all 63 tokens and 7 depths, about ")
+    )
     before = told()
     settled(button.click().run(), "stop_here")
     assert not app.exception and not app.error and told() == before
-    assert not [button for button in app.button if button.label.startswith("Read all")]
+    assert not [button for button in app.button if button.label.startswith("Predict at all")]
     app.segmented_control(key=key_of(app, "layers_view")).set_value("answer").run()
     assert not app.exception and told() == before
 

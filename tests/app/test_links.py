@@ -10,7 +10,7 @@ import pytest
 
 from bert_core import Refused
 from tests.visit import settled, visited, words
-from viz_app.moved_pages import MOVED_PAGES
+from viz_app.moved_pages import MOVED_PAGES, MOVED_VIEWS, moved_address
 from viz_app.pages import PAGES
 from viz_app.shell.frame import params_of_pages
 from viz_app.shell.params import current_names
@@ -40,7 +40,8 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
     The target and its contrast are left out where the address names none: a page then takes the model's prediction, or
     those of its example.
     """
-    app = settled(visited(MOVED_PAGES.get(page, page), **address))
+    path, params = moved_address(page, address)
+    app = settled(visited(path, **params))
     assert not app.exception, (page, address)
     assert "The link says" not in words(app), (page, address, words(app))
     query: dict[str, str | list[str]] = dict(app.query_params)
@@ -51,13 +52,15 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 
 def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:
     """No page is gone, a moved one has a redirect, a renamed parameter has its old name, and no value is refused."""
-    assert {MOVED_PAGES.get(page, page) for page in OF_PAGES} == {page.path for page in PAGES}
-    assert MOVED_PAGES.keys() <= OF_PAGES.keys()
+    opened_paths = {moved_address(page, address)[0] for page, address, _ in LINKS}
+    assert opened_paths == {page.path for page in PAGES}
+    assert MOVED_PAGES.keys() <= OF_PAGES.keys() and set(MOVED_VIEWS.values()) <= opened_paths
     table = params_of_pages(PAGES)
     names = {name for _, address, _ in LINKS for name in current_names(address, table)}
     assert names == table.keys() - {"tuned"}  # the name of a run
-    for _, address, written in LINKS:
-        for name, value in (*current_names(address, table).items(), *current_names(written, table).items()):
+    for page, *addresses in LINKS:
+        new_addresses = (current_names(moved_address(page, address)[1], table) for address in addresses)
+        for name, value in (item for address in new_addresses for item in address.items()):
             try:
                 table[name].parse(value)
             except Refused as error:
@@ -77,4 +80,4 @@ def test_a_link_of_version_0_2_opens_what_it_opened_then(page: str) -> None:
         if key not in same:
             same[key] = opened(page, written)
         assert opened(page, address) == same[key], (page, address)
-        assert len(same[key]) == len(written), (page, address)  # none of its choices is gone
+        assert len(same[key]) == len(moved_address(page, written)[1]), (page, address)  # none of its choices is gone

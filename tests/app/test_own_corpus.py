@@ -11,8 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import LoadedModel, head_profiles, load, neuron_profiles, search, token_profiles
 from bert_core.refused import Refused
-from bert_core.studies.index_cost import IndexCost, bytes_per_token
-from bert_core.studies.settings import IndexSettings
+from bert_core.studies.index_cost import IndexCost
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, exported_files, settled, visited, words
 from viz_app.export.profiles import in_words, neuron_in_words, token_in_words
@@ -86,11 +85,11 @@ def test_there_is_room_for_some(tiny_loaded: LoadedModel, monkeypatch: pytest.Mo
     """So many indexes, and so many bytes; what is larger is refused with what there is."""
     held = made(tiny_loaded)
     monkeypatch.setattr(own_corpus, "MAX_INDEXES", 1)
-    with pytest.raises(Refused, match="keeps 1 corpora of visitors at most"):
+    with pytest.raises(Refused, match="already holds 1 corpora"):
         made(tiny_loaded, Upload("b.txt", b"A cat."))
     monkeypatch.setattr(own_corpus, "MAX_INDEXES", 2)
     monkeypatch.setattr(own_corpus, "MAX_TOTAL_BYTES", held.nbytes + COST.nbytes - 1)
-    with pytest.raises(Refused, match="come back when somebody has left"):
+    with pytest.raises(Refused, match="use a smaller file, or try again later"):
         made(tiny_loaded, Upload("b.txt", b"A cat."))
     own_corpus.release_indexes()
     assert not own_corpus._indexes
@@ -106,8 +105,8 @@ def test_a_larger_model_reads_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(**address: str) -> AppTest:
-    """Where else on Layers, on a server without an index."""
-    return settled(visited("layers", text="The old cat sat.", layers_view="elsewhere", **address))
+    """Corpus search, on a server without an index."""
+    return settled(visited("search", text="The old cat sat.", **address), "stop_here")
 
 
 def buttons(app: AppTest) -> dict[str, str]:
@@ -115,36 +114,36 @@ def buttons(app: AppTest) -> dict[str, str]:
     return {str(one.key): one.label for one in app.button}
 
 
-def test_a_corpus_is_brought_and_its_cost_said_before(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one click sixty sentences; tokens, MB and time; then its index, searched, for this visitor and no other.
+def test_an_uploaded_corpus_is_indexed_after_its_cost(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundled sentences first; an upload's tokens, MB and time; then its index, for this visitor and no other.
 
-    Taken away, nothing of it is left.
+    When it is removed, the bundled sentences are searched again.
     """
     app = asked(query_position="3")
-    assert not app.exception and "Up to 50,000 tokens are indexed here" in words(app)
-    assert "headlight index corpus.txt" in words(app) and not app.dataframe
-    (take,) = (one for one in app.button if one.label == "Take sixty example sentences")
-    app = settled(take.click().run(), "stop_here")
-    trees = read_treebank(TREES.read_text("utf-8").splitlines(), TREES.name)
+    trees = [*read_treebank(TREES.read_text("utf-8").splitlines(), TREES.name)]
     loaded = load("headlight-mini", device="cpu")
     tokens = sum(len(loaded.tokenizer.encode(tree.text)) for tree in trees)
-    size = round(tokens * bytes_per_token(loaded, IndexSettings()) / 1e6)
-    assert f"trees.conllu has {tokens} tokens. Their index takes {size} MB" in words(app)
-    assert "so quickly was its beginning read here a moment ago" in words(app)
-    assert not app.dataframe and folders(there) == []
-    (go,) = (one for one in app.button if one.label.startswith("Index it, about "))
+    assert len(trees) == own_corpus.BUNDLED_SENTENCES and tokens <= own_corpus.BUNDLED_TOKENS
+    assert not app.exception and f"60 sentences: {tokens} tokens." in words(app) and len(folders(there)) == 1
+    assert "Limit: 50,000 tokens" in words(app) and "headlight index corpus.txt" in words(app)
+    assert app.dataframe[0].value["source"][0].startswith("trees.conllu")
+    upload = Upload("mine.txt", TEXT.data + b"The end.\n")
+    app.session_state[own_corpus.UPLOAD] = upload
+    app = settled(app.run(), "stop_here")
+    assert "mine.txt has 31 tokens. The index needs 1 MB on this server" in words(app)
+    assert not app.dataframe and len(folders(there)) == 1
+    (go,) = (one for one in app.button if one.label.startswith("Build the index, about "))
     app = settled(go.click().run(), "stop_here")
     assert not app.exception and not app.error and len(folders(there)) == 1
     assert app.dataframe[0].value["match"][0] == "cat"
-    assert buttons(app)["corpus_away"].replace("\\", "") == f"trees.conllu ({tokens} tokens)"
     with monkeypatch.context() as other:
         other.setattr(own_corpus, "session_id", lambda: "another")
-        assert not asked().dataframe
-    for page in ("predict", "layers"):  # it stays over other pages
-        app = settled(at(app, page).run())
-    assert app.dataframe and not app.exception
-    app = settled(app.button(key="corpus_away").click().run())
-    assert not app.dataframe and "No corpus yet" in words(app) and folders(there) == []
+        assert asked().dataframe[0].value["source"][0].startswith("trees.conllu")
+    for page in ("predict", "search"):  # it stays over other pages
+        app = settled(at(app, page).run(), "stop_here")
+    assert app.dataframe[0].value["match"][0] == "cat" and not app.exception
+    app = settled(app.button(key="corpus_upload#away").click().run(), "stop_here")
+    assert app.dataframe[0].value["source"][0].startswith("trees.conllu") and not app.exception
 
 
 def test_what_cannot_be_indexed_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +154,7 @@ def test_what_cannot_be_indexed_is_said_in_a_sentence(monkeypatch: pytest.Monkey
         app.session_state[own_corpus.UPLOAD] = Upload(name, data)
         settled(app.run(), "stop_here")
         assert not app.exception and not app.error
-        assert not any(one.startswith("Index it") for one in buttons(app).values())
+        assert not any(one.startswith("Build the index") for one in buttons(app).values())
         return words(app)
 
     assert "a.txt has no sentence that can be read." in said("a.txt", b" \n")
@@ -168,8 +167,8 @@ def test_what_cannot_be_indexed_is_said_in_a_sentence(monkeypatch: pytest.Monkey
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     app.session_state[own_corpus.UPLOAD] = TEXT
     settled(app.run(), "stop_here")
-    (go,) = (one for one in app.button if one.label == "Index it, about 12 min")
-    assert go.disabled and "one question may take 10 min" in words(app) and not app.exception
+    (go,) = (one for one in app.button if one.label == "Build the index, about 12 min")
+    assert go.disabled and not app.exception
 
 
 @pytest.mark.parametrize("name", ["../../a.txt", "a\x00b/c.txt", "x" * 400 + ".txt", "C:\\d.txt", "ä" * 200 + ".txt"])
@@ -195,8 +194,8 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
         assert not app.exception and not app.error
         return app
 
-    app = settled(visited("profiles", counted="corpus"))
-    assert "No corpus yet." in words(app) and not app.exception
+    app = settled(visited("profiles", counted="corpus"), "stop_here")
+    assert "60 sentences: 753 tokens." in words(app) and not app.exception
     own = made(loaded, upload)
     app = asked("head", head="3.8")
     (found,) = head_profiles(own.index, [(3, 8)]).heads
@@ -215,4 +214,4 @@ def test_profiles_are_counted_over_it(there: Path) -> None:
     for firing, says in (("9.0", "has no L9 neuron 0: choose another one"), ("0.5000", "has no L0 neuron 5000")):
         app = asked("neuron", firing=firing)
         assert says in words(app) and not app.get("plotly_chart")
-    assert buttons(app)["corpus_away"].replace("\\", "").startswith("trees.conllu")
+    assert buttons(app)["corpus_upload#away"].replace("\\", "").startswith("trees.conllu")

@@ -170,14 +170,14 @@ def test_a_token_is_shown_beside_any_token() -> None:
 
 
 def test_a_token_is_searched_for_from_its_profile() -> None:
-    """The button opens the search of the page Layers at the token in its first sentence."""
+    """The button opens Corpus search at the token in its first sentence."""
     example = read_profiles(BUNDLED).find_token("like").tenths[0][0]
     app = start(profile_of="token", piece="like", tenth="1")
     (button,) = (button for button in app.button if button.label.startswith("Find tokens similar"))
     button.click().run()
     state = settled(app).session_state
     assert not app.exception and state["text"] == example.text
-    assert (state["layers_view"], state["alike"]) == ("elsewhere", "state")
+    assert state["alike"] == "state" and "Most similar to" in words(app)
     position = state["query_position"]
     offsets = bert_core.load("headlight-mini").tokenizer.encode(example.text).offsets
     assert example.text[slice(*offsets[position])] == example.text[slice(*example.at)]

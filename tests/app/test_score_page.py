@@ -10,9 +10,9 @@ import bert_core
 from tests.visit import exported_files, key_of, said, settled, visited, words
 from viz_app.figures.scores import pair_bars
 from viz_app.figures.style import Look, use_look
-from viz_app.pages.score import EXAMPLE
 from viz_app.pages.score.pairs import disagreement
 from viz_app.shell import work
+from viz_app.shell.sentence_pair import EXAMPLE
 
 
 def start(**address: str) -> AppTest:
@@ -36,10 +36,10 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
         for text in (EXAMPLE.text, EXAMPLE.pair)
     )
     assert one < other
-    assert f"It finds the second sentence likelier, by {other - one:.1f} nats" in words(app)
+    assert f"The second sentence is more likely to the model, by {other - one:.1f} nats" in words(app)
     assert EXAMPLE.remark in words(app)
     table = app.dataframe[0].value
-    assert list(table["variant"]) == ["Either: no word has several pieces"], "not one row twice"
+    assert list(table["masking"]) == ["Either: every word is one token"], "not one row twice"
     np.testing.assert_allclose(table["first, nats"][0], one, rtol=1e-4)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
 
@@ -48,8 +48,8 @@ def test_each_way_of_hiding_has_a_row_where_they_differ() -> None:
     """Where a word has several pieces, both ways are scored and stand in the table; the chosen one is drawn."""
     app = start(sentence_a="A bioluminescent cat sat.", sentence_b="A cat sat.", variant="within word")
     table = app.dataframe[0].value
-    assert not app.exception and list(table["variant"]) == ["One piece at a time", "The rest of its word too"]
-    assert table["first, nats"][0] > table["first, nats"][1], "The end of a rare word gives its beginning away"
+    assert not app.exception and list(table["masking"]) == ["Single tokens", "Rest of the word too"]
+    assert table["first, nats"][0] > table["first, nats"][1], "The end of a rare word reveals its beginning"
     gap = table["first − second"][1]
     assert f"by {abs(gap):.1f} nats" in words(app)
 
@@ -81,16 +81,16 @@ def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> No
     """Past a bound nothing runs by itself; the button names what it costs."""
     monkeypatch.setattr(work, "UNCONFIRMED_SECONDS", 0.0)
     app = start(sentence_a="word " * 30, sentence_b="A dog.")
-    assert not app.exception and "It finds" not in words(app)
+    assert not app.exception and "more likely" not in words(app)
     (button,) = (b for b in app.button if b.label.startswith("Score both"))
     assert button.label.startswith("Score both sentences (37 masked copies), about ")
     done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
-    assert not app.exception and "It finds the second sentence likelier" in words(app)
+    assert not app.exception and "The second sentence is more likely" in words(app)
 
 
 def test_signs_that_the_vocabulary_lacks_are_said() -> None:
     """A sentence that is mostly [UNK] is scored, and warned of; so is a table with such sentences, each once."""
-    warning = "mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
+    warning = "mostly [UNK]: the vocabulary lacks these characters, so any others would get the same score."
     assert warning not in words(start(sentence_a="A cat ☃.", sentence_b="A dog."))
     assert f"One sentence is {warning}" in words(start(sentence_a="☃☃ ☃", sentence_b="A dog."))
     app = start(compared="table")
@@ -111,7 +111,8 @@ def test_heads_that_are_off_are_said_and_take_no_part() -> None:
     """The page names them, scores without them, and gives them back; the remark on the example is then left out."""
     app = start(off="0.1,2.3")
     assert not app.exception and not app.error
-    assert "2 heads are off: L0 H1, L2 H3" in words(app) and EXAMPLE.remark not in words(app)
+    button = app.button(key="restore_heads")
+    assert "2 heads are off" in button.label and button.help == "L0 H1, L2 H3" and EXAMPLE.remark not in words(app)
     loaded = bert_core.load("headlight-mini", device="cpu")
     gates = np.ones((6, 12))
     gates[0, 1] = gates[2, 3] = 0
@@ -141,12 +142,14 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored(monkeypatch: pyte
 def test_a_table_of_pairs_keeps_every_row() -> None:
     """Pasted pairs are scored by a button; a bad line is named, stays in the table, and stops no other."""
     app = start(compared="table")
-    assert "Paste some pairs, or upload a file." in words(app)
+    assert list(app.dataframe[0].value["believed"]) == ["first"] * 3, "the three example pairs"
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value("").run()
+    assert "Paste pairs, or upload a file." in words(app)
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key=key_of(app, "pairs_pasted")).set_value(pasted).run()
     assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)
     done(next(b for b in app.button if b.label.startswith("Score 2 pairs")).click().run())
-    assert not app.exception and "The first sentence is likelier in **1 of 1** pairs (100%)." in words(app)
+    assert not app.exception and "The first sentence is more likely in 1 of 1 pairs (100%)" in words(app)
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
     assert list(table["problem"])[1:] == [
@@ -162,7 +165,7 @@ def test_the_last_table_stays_in_sight_until_the_next_is_scored() -> None:
 
     app = start(compared="table")
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("A cat sat. | A cat sit.").run()
-    assert not app.dataframe
+    assert is_faded(app), "the example pairs"
     done(next(b for b in app.button if b.label.startswith("Score 1 pair")).click().run())
     before = app.dataframe[0].value
     assert not is_faded(app)
@@ -197,9 +200,7 @@ def test_the_variants_can_disagree() -> None:
 
     assert disagreement({"original": pair(-1, -2), "within word": pair(-1, -2)}) is None
     said = disagreement({"original": pair(-1, -2), "within word": pair(-3, -2)})
-    assert (
-        said is not None and "one piece at a time favours the first sentence" in said and "favours the second" in said
-    )
+    assert said is not None and "“Single tokens” favours the first sentence" in said and "favours the second" in said
 
 
 def test_the_figure_marks_where_the_sentences_part() -> None:

@@ -45,7 +45,7 @@ def index(
     engine: shared.Engine = "local",
     device: shared.Device = "auto",
 ) -> None:
-    """Keep what a model makes of every token of a corpus, to look up where else: states, heads, strongest keys.
+    """Build a corpus index: hidden states, head outputs and strongest keys of every token.
 
     Stopped, it keeps what it has; the same command again goes on. With another file the index grows.
     """
@@ -91,17 +91,16 @@ def search(
     folder: IndexFolder,
     text: Annotated[str, typer.Argument(help="A sentence.")],
     token: Annotated[str, option("A word of it, as in king, or 'the at 7'; or positions with commas, a phrase.")],
-    heads: Annotated[
-        str | None, option("Where else these heads do the like: layer.head with commas, as in 0.3, 4.*.")
-    ] = None,
+    heads: Annotated[str | None, option("Search by these heads: layer.head with commas, as in 0.3, 4.*.")] = None,
     depth: Annotated[
-        int | None, option("Where else a state is like it: 0 the embeddings, n + 1 what leaves layer n.", min=0)
+        int | None,
+        option("Search by hidden state at this depth: 0 for embeddings, n + 1 for layer n.", min=0),
     ] = None,
     head_similarity: Annotated[
-        str, option("Of heads: brings, what they bring; looks, where they look.", "--alike")
+        str, option("Measure for heads: brings, their output; looks, their attention pattern.", "--alike")
     ] = "brings",
     phrase: Annotated[
-        str, option("Several tokens: mean, tokens like their mean; each, sentences with the like of each.")
+        str, option("Several tokens: mean, tokens similar to their mean; each, sentences with a match of each.")
     ] = "mean",
     conditions: Annotated[
         str | None,
@@ -117,7 +116,7 @@ def search(
     engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
     device: shared.Device = "auto",
 ) -> None:
-    """Where else in a corpus a token is in a state like this one, or heads bring the same or look alike."""
+    """Find corpus tokens with similar hidden states, head outputs or attention patterns."""
     from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index
 

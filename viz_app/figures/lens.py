@@ -21,7 +21,8 @@ from viz_app.figures.primitives import (
 from viz_app.figures.style import one_line, plain, sized, token_font
 
 LONGEST_LABEL = 16
-LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
+LETTERS_A_LINE, LECTURE_LETTERS_A_LINE = 64, 56  # of all cells of a row together
+LEAST_LETTERS = 8  # of each cell: most words are no longer
 ROWS_THAT_FIT = 30
 POINTS_WITH_NAMES = 60
 
@@ -61,7 +62,7 @@ def lens_grid(
             raise ValueError(f"{name} do not fit {rows} rows of {depths} depths")
     require_equal_lengths(labels=row_labels, positions=places)
     size = sized(13, 17) if depths <= 9 else sized(12, 14)
-    longest = max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
+    longest = max(LEAST_LETTERS, round(sized(LETTERS_A_LINE, LECTURE_LETTERS_A_LINE) / depths))
     return cells(
         values,
         row_labels,
@@ -80,12 +81,12 @@ def lens_grid(
 
 
 def layer_lines(
-    series: Mapping[str, np.ndarray], names: Sequence[str], *, title: str, ranks: bool = False
+    series: Mapping[str, np.ndarray], names: Sequence[str], *, title: str, ranks: bool = False, height: int = 320
 ) -> go.Figure:
     """Draw series of numbers from layer to layer, a line each.
 
     series: name -> (layer,) numbers, as many as `names`; NaN leaves a gap. title: of the vertical axis.
-    ranks: whether the axis is logarithmic, with 1 on top.
+    ranks: whether the axis is logarithmic, with 1 on top. height: in pixels.
     Raises ValueError if the length of a series is not the number of layers.
     """
     curves = depth_series(series, names)
@@ -93,7 +94,7 @@ def layer_lines(
     y_axis: dict[str, Any] = {"range": [0, (top or 1.0) * 1.06]}
     if ranks:  # from rank 1, a little above the line, down to the lowest
         y_axis = {"type": "log", "range": [float(np.log10(max(top, 10) * 1.4)), -0.12], "dtick": 1}
-    return lines(curves, title=title, x_axis=depth_axis(names), y_axis=y_axis)
+    return lines(curves, title=title, x_axis=depth_axis(names), y_axis=y_axis, height=(height, max(height, 420)))
 
 
 def state_map(
@@ -101,7 +102,7 @@ def state_map(
     labels: Sequence[str],
     groups: Sequence[str],
     *,
-    axes: tuple[str, str] = ("first axis", "second axis"),
+    axes: tuple[str, str] = ("first component", "second component"),
 ) -> go.Figure:
     """Draw the states of all tokens in the plane.
 

@@ -1,4 +1,4 @@
-"""Two aligned sentences: how surprising each piece is to the model."""
+"""Two sentences: the surprisal of each token, and the part of each pair of tokens in their cosine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import annotation, frame, mirrored_bars
+from viz_app.figures.primitives import annotation, cells, frame, mirrored_bars
 from viz_app.figures.style import page, plain, sized, token_font
 
 LONGEST_LABEL = 12
 COLUMNS_WITH_NUMBERS, LABELS_THAT_FIT = 30, 60
 COLUMNS_WITH_LEVEL_LABELS = 16
+MAP_WIDTH = 640  # pixels, expected
 
 
 def pair_bars(
@@ -23,7 +24,7 @@ def pair_bars(
     second_values: np.ndarray,
     is_equal: np.ndarray,
 ) -> go.Figure:
-    """Draw how unlikely each piece of two aligned sentences is: the first above the line, the second below.
+    """Draw the surprisal of each token of two aligned sentences: the first above the line, the second below.
 
     first, second: (column,) tokens, None where a sentence has none. first_values, second_values: (column,)
         log-probabilities in nats, NaN where there is no token; minus each is drawn. is_equal: (column,), whether both
@@ -61,7 +62,7 @@ def pair_bars(
         y_axis={
             "range": [-1.18 * longest, 1.18 * longest],
             "showticklabels": False,
-            "title": {"text": "surprise: −log probability (nats)"},
+            "title": {"text": "surprisal: −log probability (nats)"},
         },
         texts=count <= COLUMNS_WITH_NUMBERS,
         height=sized(380, 460) + 2 * room,
@@ -70,3 +71,17 @@ def pair_bars(
         legend={"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
         margin={"t": room + 44, "b": room + 8, "r": 8},
     )
+
+
+def similarity_parts(values: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> go.Figure:
+    """Draw the part of each pair of tokens in the cosine of two sentences, with the sums of the rows.
+
+    values: (row, column). rows, columns: tokens of the first and of the second sentence.
+    Raises ValueError if the labels do not fit the values.
+    """
+    options: dict[str, Any] = {
+        "extra_column": ("sum", values.sum(1)),
+        "titles": ("first sentence", "second sentence"),
+        "width": MAP_WIDTH,
+    }
+    return cells(values, rows, columns, signed=True, unit="part of the cosine", **options)

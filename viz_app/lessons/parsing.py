@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from bert_core.refused import Refused
 from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, PageLink, Reveal, Task, View
 from viz_app.lessons.checks import CHECKS
-from viz_app.moved_pages import MOVED_PAGES
+from viz_app.moved_pages import moved_address
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
@@ -358,8 +358,7 @@ class _Table:
 
     def view(self) -> View:
         """Return the view in the keys `page` and `address`."""
-        page = self.text("page")
-        return View(MOVED_PAGES.get(page, page), self.texts("address"))
+        return View(*moved_address(self.text("page"), self.texts("address")))
 
     def check_keys(self) -> None:
         """Record each key of this table and its parts that was not read."""

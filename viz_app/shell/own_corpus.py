@@ -1,7 +1,7 @@
 """The index of a corpus that a visitor uploads, which is kept while the visitor is connected.
 
-An index is a temporary folder. Visitors who upload the same file share an index, which is removed when all of them have
-left.
+Without an upload the corpus is the bundled sentences. An index is a temporary folder. Visitors with the same file share
+an index, which is removed when all of them have left.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 
 import streamlit as st
@@ -26,13 +27,13 @@ from bert_core.studies.index_cost import LONG_CORPUS_ADVICE, IndexCost, bytes_pe
 from bert_core.studies.index_reader import Index, open_index
 from bert_core.studies.settings import IndexSettings
 from viz_app.lessons import TREES
-from viz_app.shell.controls import Upload, example_button, file_control, set_choice
+from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.jobs import LONG_SECONDS, SessionId
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.temporary import LockedFolder
 from viz_app.shell.view import write_note
-from viz_app.shell.work import Work, duration_text, is_confirmed, poll, queue, withdraw_request
+from viz_app.shell.work import Work, duration_text, estimate_seconds, is_confirmed, poll, queue, withdraw_request
 from viz_app.streamlit_compat import is_session_active, session_id
 
 SETTINGS = IndexSettings()
@@ -43,12 +44,14 @@ MAX_MEGABYTES = 5  # of a file; a treebank has about 100 bytes per token
 SHARD_CHARACTERS = 1 << 13  # about 2,000 tokens, after which the work can be stopped
 MAX_ABSENT_SECONDS = 120.0  # after which a disconnected session is considered closed
 SWEEP_INTERVAL = 15.0  # seconds between two checks of the sessions
-UPLOAD = "corpus_upload"
+BUNDLED_SENTENCES, BUNDLED_TOKENS = 60, 1_200  # the bundled corpus, at most so many tokens
+MAX_BUNDLED_SECONDS = 15.0  # estimated, within which it is indexed without a click
+UPLOAD = "corpus_upload"  # session key of the visitor's file
 
 
 @dataclass(eq=False)
 class OwnIndex:
-    """An index of an uploaded file.
+    """An index of an uploaded file, or of the bundled sentences.
 
     folder: its temporary folder. nbytes: its size on disk. last_seen: when each session that uses it was last
     connected.
@@ -107,43 +110,45 @@ def max_tokens(loaded: LoadedModel) -> int:
     return min(MAX_TOKENS, MAX_BYTES // bytes_per_token(loaded, SETTINGS) // 1000 * 1000)
 
 
-def own_index(loaded: LoadedModel) -> Index | None:
-    """Return the index of the visitor's corpus for this model; None if there is none."""
+@cache
+def bundled_corpus() -> Upload:
+    """Return the treebank of the lessons as a corpus."""
+    return Upload(TREES.name, TREES.read_bytes())
+
+
+def selected_corpus() -> Upload:
+    """Return the file of the visitor, or else the bundled sentences."""
     upload: Upload | None = st.session_state.get(UPLOAD)
-    entry = None if upload is None else _join_index(_key(loaded, upload))
+    return upload or bundled_corpus()
+
+
+def own_index(loaded: LoadedModel) -> Index | None:
+    """Return the index of the selected corpus for this model; None if it does not exist yet."""
+    entry = _join_index(_key(loaded, selected_corpus()))
     return None if entry is None else entry.index
 
 
-def remove_corpus_button(loaded: LoadedModel) -> None:
-    """Draw the button that removes the visitor's corpus, if it is indexed."""
-    upload: Upload | None = st.session_state.get(UPLOAD)
-    index = own_index(loaded)
-    if upload is not None and index is not None:
-        st.button(
-            f"{escape_markdown(upload.name)} ({index.tokens:,} tokens)",
-            key="corpus_away", icon=":material/close:", help="Take this corpus away", on_click=_remove_corpus,
-        )  # fmt: skip
+def corpus_control(loaded: LoadedModel) -> None:
+    """Draw a popover with the control of the visitor's file, its limit, and the corpus that is selected."""
+    corpus, index = selected_corpus(), own_index(loaded)
+    name = f"{BUNDLED_SENTENCES} sentences" if corpus is bundled_corpus() else escape_markdown(corpus.name)
+    if corpus is bundled_corpus():
+        release_indexes(kept_key=_key(loaded, corpus))
+    with st.popover(name, icon=":material/library_books:", key="corpus", width="content"):
+        if index is not None:
+            write_note(f"{name}: {index.tokens:,} tokens.")
+        label = "Your own corpus: plain text, one paragraph per line, or a treebank (CoNLL-U)"
+        file_control(st, label, UPLOAD, types=["txt", "conllu"], megabytes=MAX_MEGABYTES)
+        write_note(f"Limit: {max_tokens(loaded):,} tokens. For a longer corpus, {LONG_CORPUS_ADVICE}.")
 
 
 def index_controls(loaded: LoadedModel) -> None:
-    """Draw the controls that index a visitor's corpus; when the index is complete, the page is drawn again.
+    """Index the selected corpus, an uploaded one after a click; when the index is complete, draw the page again.
 
     loaded: the model without changes.
     """
-    max_count = max_tokens(loaded)
-    upload = file_control(
-        st, "A corpus: a text, one paragraph a line, or a treebank (CoNLL-U)", UPLOAD, types=["txt", "conllu"],
-        megabytes=MAX_MEGABYTES,
-    )  # fmt: skip
-    if upload is None:
-        release_indexes()
-        write_note(f"Up to {max_count:,} tokens are indexed here. For a longer corpus, {LONG_CORPUS_ADVICE}.")
-        example_button(
-            "No corpus yet.", "Take sixty example sentences", set_choice, UPLOAD, Upload(TREES.name, TREES.read_bytes())
-        )
-        return
     try:
-        is_made = _make_index(loaded, upload, max_count)
+        is_made = _make_index(loaded, selected_corpus(), max_tokens(loaded))
     except Refused as error:
         st.info(with_help(f"{escape_markdown(str(error))}."), icon=":material/info:")
         return
@@ -152,17 +157,26 @@ def index_controls(loaded: LoadedModel) -> None:
 
 
 def _make_index(loaded: LoadedModel, upload: Upload, max_count: int) -> bool:
-    """State the cost of the index, create it after a click on the button, and return whether it exists."""
-    cost = poll(_cost_work(loaded, upload, max_count)).value
-    if cost is None:
-        return False
-    write_note(
-        f"{escape_markdown(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. Their index takes "
-        f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
-        f"{duration_text(cost.seconds)}: so quickly was its beginning read here a moment ago."
-    )
+    """Create the index once it is confirmed, and return whether it exists.
+
+    That of the bundled sentences needs no confirmation if it is quick; the cost of any other is stated first.
+    """
+    if upload is bundled_corpus():
+        seconds = estimate_seconds(loaded, BUNDLED_TOKENS // BUNDLED_SENTENCES, BUNDLED_SENTENCES)
+        cost = IndexCost(BUNDLED_TOKENS, BUNDLED_TOKENS * bytes_per_token(loaded, SETTINGS), seconds)
+        label, quick = f"Index {BUNDLED_SENTENCES} bundled sentences", MAX_BUNDLED_SECONDS
+    else:
+        measured = poll(_cost_work(loaded, upload, max_count)).value
+        if measured is None:
+            return False
+        cost, label, quick = measured, "Build the index", 0.0
+        write_note(
+            f"{escape_markdown(upload.name)} has {cost.tokens:,} tokens{incomplete_note(cost.counts)}. The index needs "
+            f"{max(cost.nbytes / 1e6, 1):,.0f} MB on this server while you are here, and takes about "
+            f"{duration_text(cost.seconds)} to build (estimated from the first lines)."
+        )
     work = _index_work(loaded, upload, cost)
-    if not is_confirmed("own_index", work.key, "Index it", cost.seconds, quick=0):
+    if not is_confirmed("own_index", work.key, label, cost.seconds, quick=quick):
         return False
     release_indexes(kept_key=_key(loaded, upload))
     is_made = poll(work, request_slot="own_index").value is not None
@@ -180,7 +194,8 @@ def _cost_work(loaded: LoadedModel, upload: Upload, max_count: int) -> Work[Inde
             return index_cost(path, loaded, SETTINGS, max_tokens=max_count, report=report)
 
     key = ("cost of an index", *_key(loaded, upload))
-    return Work(key, f"{shown_name(loaded.name)} tries {upload.name}", ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
+    label = f"{shown_name(loaded.name)} estimates the index of {upload.name}"
+    return Work(key, label, ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
 
 
 def _index_work(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
@@ -217,18 +232,12 @@ def _check_room(nbytes: int) -> None:
         total_bytes = sum(entry.nbytes for entry in _indexes.values())
     if len(_indexes) >= MAX_INDEXES or total_bytes + nbytes > MAX_TOTAL_BYTES:
         raise Refused(
-            f"this server keeps {MAX_INDEXES} corpora of visitors at most, {MAX_TOTAL_BYTES / 1e6:,.0f} MB of them, "
-            f"and has {len(_indexes)} of {total_bytes / 1e6:,.0f} MB: take a smaller one, or come back when somebody "
-            "has left"
+            f"this server already holds {len(_indexes)} corpora ({total_bytes / 1e6:,.0f} of "
+            f"{MAX_TOTAL_BYTES / 1e6:,.0f} MB, at most {MAX_INDEXES}): use a smaller file, or try again later"
         )
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if nbytes > free / 2:
-        raise Refused(f"the index would take {nbytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB of disk are free here")
-
-
-def _remove_corpus() -> None:
-    st.session_state.pop(UPLOAD, None)
-    release_indexes()
+        raise Refused(f"the index needs {nbytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB of disk space is free")
 
 
 def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:

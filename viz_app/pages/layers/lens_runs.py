@@ -1,4 +1,4 @@
-"""What the masked-word head of the model reads at every depth, for the parts Words and The answer."""
+"""What the MLM head predicts from hidden states of every depth, for the views Predictions and Ranks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bert_core.run.memory import mlm_head_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, short_names
 from viz_app.figures.stages import window
-from viz_app.pages.layers import EXAMPLE, cell, lens
-from viz_app.pages.layers.shared import add_numbers, quote
+from viz_app.pages.layers import EXAMPLE, TEXTS, cell, lens
+from viz_app.pages.layers.shared import add_numbers, draw_result, quote
 from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
@@ -30,16 +30,11 @@ MAX_WORD_CHANGES = 6  # words in the sentence on how the first place changes
 
 
 def check_word_head(selection: Selection) -> bool:
-    """Return whether the model has a trained masked-word output; without one, write that there is nothing to read."""
+    """Return whether the model has a trained MLM head; without one, write that there is nothing to predict."""
     if selection.loaded.has_head("words"):
         return True
     name = escape_markdown(shown_name(selection.loaded.name))
-    st.info(
-        with_help(
-            f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
-            "without it."
-        )
-    )
+    st.info(with_help(TEXTS["no_mlm_head"].format(model=name)))
     return False
 
 
@@ -49,7 +44,7 @@ def select_lens(selection: Selection) -> None:
         lens()
     else:
         lens.set("logit")
-        lens(disabled=True, help="This model has no tuned lens: train one with `headlight tune-lens`")
+        lens(disabled=True, help=TEXTS["no_tuned_lens"])
 
 
 def selected_cell(selection: Selection) -> tuple[int, int]:
@@ -63,7 +58,7 @@ def selected_cell(selection: Selection) -> tuple[int, int]:
 
 
 @work(
-    "{model} read at every layer",
+    "Lens of {model} at every layer",
     seconds=lambda model, encoding, original_ids, positions, *_: estimate_seconds(
         model, len(encoding), places=len(positions) * (model.config.num_hidden_layers + 1)
     ),
@@ -106,7 +101,7 @@ def lens_run(selection: Selection, position: int) -> LensRun:
     whole = _lens_work(selection, range(length), tuned)
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
-    run: LensRun | None = confirm(f"Read all {length} tokens at {depths} depths", whole, quick=0)
+    run: LensRun | None = confirm(f"Predict at all {length} tokens and {depths} depths", whole, quick=0)
     if run is not None:
         return run
     visible = range(length)[window(length, position, ROWS_THAT_FIT)]
@@ -137,20 +132,25 @@ def lens_columns(selection: Selection, positions: Sequence[int], tuned: bool) ->
     }
 
 
-def describe_settling(selection: Selection, run: LensRun, position: int) -> str:
-    """Return when the final word at a position takes first place, and what is surprising about the example."""
-    encoding, names = selection.encoding, depth_names(len(run.top))
-    row = run.positions.index(position)
-    settled = int(settled_depth(run.final_rank)[row])
-    hidden = encoding.masked_piece(position)
-    subject = f"At position {position}" + ("" if hidden is None else f" ({quote(hidden)} is hidden)")
-    subject += f", {quote(selection.word(int(run.final[row])))}"
+def draw_settling(selection: Selection, run: LensRun, position: int) -> None:
+    """Write from which depth on the final word at a position ranks first, and what is surprising about the example."""
+    encoding, names, row = selection.encoding, depth_names(len(run.top)), run.positions.index(position)
+    settled, word = int(settled_depth(run.final_rank)[row]), _heading_word(selection.word(int(run.final[row])))
+    masked = encoding.masked_piece(position)
+    place = (
+        f"position {position}" if masked is None else f"position {position}, where {_heading_word(masked)} is masked"
+    )
     if settled == 0:
-        sentence = f"{subject} is in first place from the embeddings on: no layer changes that."
+        heading, line = f"{word} ranks first at every depth ({place})", "The embeddings already predict it."
     else:
+        heading = f"{word} ranks first {names[settled]} ({place})"
         first_words = [selection.word(int(run.top[depth, row, 0])) for depth in range(settled)]
         changes = [word for depth, word in enumerate(first_words) if depth == 0 or word != first_words[depth - 1]]
-        path = " → ".join(map(quote, changes[-MAX_WORD_CHANGES:]))
-        sentence = f"{subject} takes first place **{names[settled]}** and keeps it. Before that, the lens reads {path}."
+        line = f"Before that, the lens predicts {' → '.join(map(quote, changes[-MAX_WORD_CHANGES:]))}."
     has_remark = is_current_example(EXAMPLE) and position in encoding.mask_positions
-    return f"{sentence} {EXAMPLE.remark if has_remark else ''}"
+    draw_result(heading, f"{line} {EXAMPLE.remark}" if has_remark else line)
+
+
+def _heading_word(word: str) -> str:
+    """Return a word in quotation marks, for a heading, in which no term is explained."""
+    return f"“{escape_markdown(word)}”"

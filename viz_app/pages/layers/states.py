@@ -1,4 +1,4 @@
-"""The part States: the hidden states of all tokens in the plane, one depth at a time."""
+"""The view Hidden states: the states of all tokens in the plane, one depth at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.lens import MAX_NEIGHBOURS, Plane, neighbours_in_plane, states_in_plane
 from bert_core.loading import LoadedModel
@@ -14,48 +15,44 @@ from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, state_map
-from viz_app.pages.layers import projection
-from viz_app.pages.layers.shared import add_numbers, hidden_states, select_depth
+from viz_app.pages.layers import TEXTS, projection
+from viz_app.pages.layers.shared import add_numbers, draw_result, hidden_states
+from viz_app.shell.depth import select_depth
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart, write_note
+from viz_app.shell.view import View, chart
 from viz_app.shell.work import wait_for, work
 
 NEIGHBOURS_SECONDS = 5.0  # of a layout by neighbours, most of it for the compilation of UMAP
 NEIGHBOURS = f"UMAP by cosine distance, with at most {MAX_NEIGHBOURS} neighbours and a fixed seed."
-READING = (
-    "**How to read this:** each point is a token's state. PCA: the two directions in which the states of this depth "
-    "differ most, rotated to match the layer before. UMAP: laid out so that similar states stay close, starting from "
-    "the layer before. **How it can mislead:** only two of hundreds of directions: points that look close may be far "
-    "apart, and each depth has its own axes. With UMAP, gaps and group sizes mean nothing, and chance shapes the "
-    "picture."
-)
 
 
-def draw(page: View) -> None:
-    """Draw the states at the selected depth."""
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw the states at the selected depth. row: of the controls."""
     selection, encoding = page.selection, page.selection.encoding
-    with page.controls():
-        by_axes = _select_projection() == "axes"
+    with row:
+        slider = st.container(width="content")
+        with page.options(projection):
+            by_axes = _select_projection() == "axes"
     try:
         points = _points(selection, by_axes)
     except Refused as error:
         if by_axes:
             raise
-        st.info(with_help(f"{error}: choose principal components for this text."))
+        page.figure().info(with_help(f"{error}: choose principal components for this text."))
         return
-    with page.controls():
+    with slider:
         depth = select_depth(len(points))
-    axes = ("first axis", "second axis") if by_axes else ("", "")
-    alt = f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}"
+    name = depth_names(len(points))[depth]
+    axes = ("first component", "second component") if by_axes else ("", "")
     with page.figure():
+        if by_axes:
+            variance = _principal_plane(selection).explained_variance[depth]
+            draw_result(f"Two directions have {variance:.0%} of the variance of the hidden states {name}", "")
+        else:
+            draw_result(f"Hidden states {name}, laid out by similarity", NEIGHBOURS)
         figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
-        chart(figure, key="plane", alt=alt)
-    if by_axes:
-        variance = _principal_plane(selection).explained_variance[depth]
-        write_note(f"These two axes hold {variance:.0%} of the variance at this depth.")
-    else:
-        write_note(NEIGHBOURS)
+        chart(figure, key="plane", alt=f"Hidden states of {len(encoding)} tokens in a plane, {name}")
     add_numbers("states", lambda: _columns(selection, by_axes))
 
 
@@ -63,7 +60,7 @@ def _select_projection() -> str:
     if find_spec("umap") is not None:
         return projection(help=NEIGHBOURS)
     projection.set("axes")
-    return projection(disabled=True, help="Neighbours need umap-learn: pip install 'headlight[umap]'")
+    return projection(disabled=True, help=TEXTS["no_umap"])
 
 
 def _groups(encoding: Encoding) -> list[str]:
@@ -71,7 +68,7 @@ def _groups(encoding: Encoding) -> list[str]:
     added = encoding.special_tokens.substitute_in("[CLS], [SEP]")
     names = {"A": "first sentence", "B": "second sentence", None: added}
     groups = [names.get(side, added) for side in encoding.sides]
-    return ["hidden" if place in encoding.mask_positions else group for place, group in enumerate(groups)]
+    return ["masked" if place in encoding.mask_positions else group for place, group in enumerate(groups)]
 
 
 def _columns(selection: Selection, by_axes: bool) -> dict[str, Sequence[object]]:

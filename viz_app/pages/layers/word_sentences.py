@@ -1,4 +1,4 @@
-"""The part One word in several sentences: the cosine similarities of the states of a word."""
+"""The view One word: the cosine similarities of the hidden states of a word."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from bert_core.analysis.lens import cosine_similarities, mean_similarity
 from bert_core.records import LayerStates
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
-from viz_app.figures.style import current_look
-from viz_app.pages.layers import COMMON_WORD, SENTENCES, common_word, sentences
-from viz_app.pages.layers.shared import add_numbers, draw_lines, hidden_states, select_depth
+from viz_app.figures.style import current_look, two_digits
+from viz_app.pages.layers import COMMON_WORD, SENTENCES, TEXTS, common_word, sentences
+from viz_app.pages.layers.shared import add_numbers, draw_lines, draw_result, hidden_states
 from viz_app.shell.controls import example_button
+from viz_app.shell.depth import select_depth
 from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart
@@ -24,47 +25,48 @@ from viz_app.shell.work import wait_for
 
 MAX_SENTENCES, MAX_SENTENCE_CHARACTERS = 20, 2_000
 CONTEXT_WORDS = 3  # on either side of the word that is compared
-READING = (
-    "**How to read this:** how similar the word's states are in each two sentences: a cosine of 1 is the same "
-    "direction. In the embeddings they differ by position only; the layers move them apart by context. **How it can "
-    "mislead:** all states share a common direction, so even unrelated words look similar: compare with the line “any "
-    "two words”."
-)
 
 
-def draw(page: View) -> None:
-    """Draw the similarities at the selected depth, and those of some pairs through the layers."""
-    selection = page.selection
-    with page.controls():
-        lines = [line.strip() for line in sentences().splitlines() if line.strip()]
-        word = common_word()
-    if len(lines) > MAX_SENTENCES or any(len(line) > MAX_SENTENCE_CHARACTERS for line in lines):
-        st.error(
-            with_help(
-                f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
-                f"{MAX_SENTENCES} sentences of {MAX_SENTENCE_CHARACTERS:,} characters can be compared."
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw the similarities at the selected depth, and those of some pairs through the layers. row: of the controls."""
+    selection, word = page.selection, common_word.value
+    lines = [line.strip() for line in sentences.value.splitlines() if line.strip()]
+    is_too_much = len(lines) > MAX_SENTENCES or any(len(line) > MAX_SENTENCE_CHARACTERS for line in lines)
+    similarities = None if is_too_much else _compare(selection, lines, word)
+    if similarities is not None:
+        with row:
+            depth = select_depth(len(similarities.cosines))
+        name = depth_names(len(similarities.cosines))[depth]
+        with page.figure():
+            draw_result(*_describe(similarities, word, depth, name))
+    left, right = page.figure().columns([3, 2], gap="medium")
+    # In a lecture the height of the window is for the figures.
+    lecture = current_look().lecture
+    matrix = left if lecture else left.container()
+    inputs = (page.controls(horizontal=False) if lecture else left).columns([3, 1], gap="small")
+    sentences(inputs[0])
+    common_word(inputs[1])
+    with matrix:
+        if is_too_much:
+            st.error(
+                with_help(
+                    f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
+                    f"{MAX_SENTENCES} sentences of {MAX_SENTENCE_CHARACTERS:,} characters can be compared."
+                )
             )
-        )
-        return
-    for number, encoding in enumerate(_encode(selection, lines), start=1):
-        if not _occurrences(encoding, word):
-            quoted = protect_terms(escape_markdown(word.strip()))
-            st.warning(with_help(f"Sentence {number} does not contain “{quoted}” and is left out."))
-    similarities = _compare(selection, lines, word)
-    if similarities is None:
-        sentence = "Give at least two sentences that contain the word, or one that contains it twice."
-        example_button(sentence, f"Four sentences with “{COMMON_WORD}”", _take_example)
-        return
-    with page.controls():
-        depth = select_depth(len(similarities.cosines))
-    with page.figure():
-        # Both beside each other where there is room, otherwise one below the other.
-        row = st.container(horizontal=True, height="stretch", gap="medium")
-        if current_look().lecture:  # all cells are visible at once, also where the lines are below them
-            height = 60 + 34 * len(similarities.labels)
-            st.html(f"<style>.st-key-similar {{ max-height: max(45vh, {height}px); }}</style>")
-    _draw_matrix(row, similarities, depth)
-    with row.container(width="stretch", height="stretch"):
+            return
+        for number, encoding in enumerate(_encode(selection, lines), start=1):
+            if not _occurrences(encoding, word):
+                quoted = protect_terms(escape_markdown(word.strip()))
+                st.warning(with_help(f"Sentence {number} does not contain “{quoted}” and is left out."))
+        if similarities is not None:
+            alt = f"Cosine similarity of {len(similarities.labels)} occurrences, {name}"
+            chart(similarity_matrix(similarities.cosines[depth], similarities.labels), key="similar", alt=alt)
+    with right:
+        if similarities is None:
+            label = f"Use four sentences with “{COMMON_WORD}”"
+            example_button(TEXTS["too_few_occurrences"], label, _take_example)
+            return
         _draw_pairs(similarities)
     add_numbers("sentences", lambda: _columns(selection, lines, word))
 
@@ -86,18 +88,22 @@ class Similarities(NamedTuple):
         return [(first, second) for second in range(len(self.labels)) for first in range(second)]
 
 
-def _draw_matrix(row: DeltaGenerator, similarities: Similarities, depth: int) -> None:
-    labels = similarities.labels
-    letter, cell = (9.7, 60) if current_look().lecture else (7.3, 52)  # pixels
-    width = round(letter * (max(map(len, labels)) + 5) + cell * len(labels) + 90)  # labels, cells and color scale
-    alt = f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similarities.cosines))[depth]}"
-    with row.container(width=width, height="stretch"):
-        figure = similarity_matrix(similarities.cosines[depth], labels)
-        chart(figure, key="similar", alt=alt)
+def _describe(similarities: Similarities, word: str, depth: int, name: str) -> tuple[str, str]:
+    """Describe the most and the least similar pair at a depth, in two parts."""
+    cosines = similarities.cosines[depth]
+
+    def pair_text(pair: tuple[int, int]) -> str:
+        return f"{pair[0] + 1} and {pair[1] + 1} (cosine {two_digits(cosines[pair])})"
+
+    ordered = sorted(similarities.pairs, key=cosines.__getitem__)
+    heading = f"“{escape_markdown(word.strip())}” {name}: most similar in {pair_text(ordered[-1])}"
+    if len(ordered) > 1:
+        heading += f", least in {pair_text(ordered[0])}"
+    return heading, f"Any two words have a mean cosine of {two_digits(similarities.any_words[depth])} there."
 
 
 def _draw_pairs(similarities: Similarities) -> None:
-    """Draw the two pairs that end nearest, the two that end farthest apart, and the mean of any two words."""
+    """Draw the two pairs that end most similar, the two that end least similar, and the mean of any two words."""
     cosines = similarities.cosines
     ordered = sorted(similarities.pairs, key=lambda pair: cosines[-1][pair])
     pairs = dict.fromkeys([*ordered[-2:][::-1], *ordered[:2]])

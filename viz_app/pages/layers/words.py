@@ -1,19 +1,20 @@
-"""The part Words: the most likely word in every cell, and the distribution of the selected cell."""
+"""The view Predictions: the most likely word in every cell, and the distribution of the selected cell."""
 
 from __future__ import annotations
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import LensRun
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
-from viz_app.figures.style import ordinal
-from viz_app.pages.layers import cell, cell_depth, cell_position, rank_by
+from viz_app.figures.style import current_look, ordinal, two_digits
+from viz_app.pages.layers import TEXTS, cell, cell_depth, cell_position, rank_by
 from viz_app.pages.layers.lens_runs import (
     check_word_head,
-    describe_settling,
+    draw_settling,
     lens_button,
     lens_run,
     select_lens,
@@ -25,28 +26,24 @@ from viz_app.shell.view import View, chart, write_line, write_note
 
 MAX_NARROW_DEPTHS = 9  # with more depths, the grid has the whole width of the page
 HOVER_WORDS = 3
-READING = (
-    "**How to read this:** each row is a token, each column a depth. The cell shows the word that the model would "
-    "predict if it ended there. Click a cell to see the other candidates. **How it can mislead:** the output was "
-    "trained for the last layer only: earlier layers may know the word in another form. The tuned lens translates each "
-    "layer first, but may read what the model itself does not use."
-)
+LECTURE_WORDS = 8  # of the selected cell, which fit the window of a projector
 
 
-def draw(page: View) -> None:
-    """Draw the grid of words and the distribution of the selected cell."""
+def draw(page: View, row: DeltaGenerator) -> None:
+    """Draw the grid of words and the distribution of the selected cell. row: of the controls."""
     selection = page.selection
     if not check_word_head(selection):
         return
-    with page.controls():
+    with row:
         select_lens(selection)
-        rank_by()
+        with page.options(rank_by):
+            rank_by()
     depth, position = selected_cell(selection)
     run = lens_run(selection, position)
     is_wide = len(run.top) > MAX_NARROW_DEPTHS
-    write_line(describe_settling(selection, run, position))
-    figure = page.figure()
-    grid, distribution = (figure.container(), st.container()) if is_wide else figure.columns([8, 3.4], gap="medium")
+    with page.figure():
+        draw_settling(selection, run, position)
+        grid, distribution = (st.container(), st.container()) if is_wide else st.columns([5, 2], gap="medium")
     with grid:
         _draw_grid(selection, run, depth, position)
     with distribution:
@@ -88,14 +85,14 @@ def _draw_grid(selection: Selection, run: LensRun, depth: int, position: int) ->
     visible = window(len(encoding), position, ROWS_THAT_FIT)
     positions = range(len(encoding))[visible]
     rows = [run.positions.index(place) for place in positions]
-    values, unit = {
-        "probability": (run.probabilities[..., 0], "probability"),
-        "divergence": (run.divergence, "distance to the end (KL, nats)"),
-        "entropy": (run.entropy, "uncertainty (entropy, nats)"),
-        "rank": (1 / run.final_rank, "1 / rank of the final word"),
+    values = {
+        "probability": run.probabilities[..., 0],
+        "divergence": run.divergence,
+        "entropy": run.entropy,
+        "rank": 1 / run.final_rank,
     }[rank_by.value]
     if len(positions) < len(encoding):
-        write_note(f"Tokens {visible.start} to {visible.stop - 1} of {len(encoding)}, around the chosen one.")
+        write_note(f"Tokens {visible.start} to {visible.stop - 1} of {len(encoding)}, around the selected one.")
     figure = lens_grid(
         [[selection.word(int(run.top[column, row, 0])) for column in depths] for row in rows],
         values[:, rows].T,
@@ -104,12 +101,12 @@ def _draw_grid(selection: Selection, run: LensRun, depth: int, position: int) ->
         positions,
         highest=1.0 if rank_by.value in ("probability", "rank") else None,
         selected=(position, depth),
-        unit=unit,
+        unit=TEXTS[f"units.{rank_by.value}"],
     )
     chart(
         figure,
         key="lens_grid",
-        alt=f"The likeliest word at each of {len(positions)} tokens and {len(depths)} depths",
+        alt=f"The most likely word at each of {len(positions)} tokens and {len(depths)} depths",
         on_select=_take_click,
         selection_mode="points",
     )
@@ -121,25 +118,28 @@ def _hover_lines(selection: Selection, run: LensRun, depth: int, row: int) -> li
     return [
         f"{selection.encoding.labels[position]} ({position}), {name}",
         ", ".join(f"{selection.word(int(piece))} {probability:.3g}" for piece, probability in candidates),
-        f"final word {selection.word(int(run.final[row]))}: rank {run.final_rank[depth, row]:,}",
-        f"KL to the end {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
+        f"final prediction {selection.word(int(run.final[row]))}: rank {run.final_rank[depth, row]:,}",
+        f"KL divergence {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
     ]
 
 
 def _draw_distribution(selection: Selection, run: LensRun, depth: int, position: int) -> None:
-    """Draw the most likely words of a cell, with its other numbers in a sentence."""
-    encoding, row = selection.encoding, run.positions.index(position)
-    probabilities: np.ndarray = run.probabilities[depth, row]
-    figure = prediction_bars([selection.word(int(piece)) for piece in run.top[depth, row]], probabilities.tolist())
-    alt = f"The likeliest words at {encoding.labels[position]} {depth_names(len(run.top))[depth]}"
-    chart(figure, key="lens_cell", alt=alt)
+    """Draw the most likely words of a cell, below a sentence with its other numbers."""
+    encoding, row, name = selection.encoding, run.positions.index(position), depth_names(len(run.top))[depth]
+    shown = slice(LECTURE_WORDS if current_look().lecture else None)
+    probabilities: np.ndarray = run.probabilities[depth, row, shown]
+    first = quote(selection.word(int(run.top[depth, row, 0])))
     final, original = selection.word(int(run.final[row])), selection.word(run.followed[row])
-    rank = f"The model's final word {quote(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
+    rank = f"The final prediction {quote(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
     if original not in (final, encoding.special_tokens.mask):  # a mask that was typed replaces no word
         original_rank = ordinal(int(run.followed_rank[depth, row]))
         rank += f"; {quote(original)}, the word of the text, ranks **{original_rank}**"
-    write_note(
-        f"All other pieces together: {max(1 - sum(probabilities.tolist()), 0):.2g}. {rank}. Distance to the final "
-        f"prediction (KL): {run.divergence[depth, row]:.2f} nats. Uncertainty (entropy): "
-        f"{run.entropy[depth, row]:.2f} nats."
+    write_line(
+        f"**{first} has probability {two_digits(float(probabilities[0]))} {name}.** {rank}. KL divergence: "
+        f"{run.divergence[depth, row]:.2f} nats; entropy: {run.entropy[depth, row]:.2f} nats."
     )
+    figure = prediction_bars(
+        [selection.word(int(piece)) for piece in run.top[depth, row, shown]], probabilities.tolist()
+    )
+    chart(figure, key="lens_cell", alt=f"The most likely words at {encoding.labels[position]} {name}")
+    write_note(f"All other tokens together: {two_digits(max(1 - sum(probabilities.tolist()), 0))}.")

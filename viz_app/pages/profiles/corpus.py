@@ -22,7 +22,7 @@ from viz_app.export.profiles import neuron_name
 from viz_app.pages.profiles import firing, profile_of
 from viz_app.pages.profiles.neuron import select_any_neuron
 from viz_app.shell import own_corpus
-from viz_app.shell.corpus import find_index, show_index_error
+from viz_app.shell.corpus import find_index, server_index, show_index_error
 from viz_app.shell.work import Work, confirm, estimate_seconds, finished_result, work
 
 MAX_TOKENS = 500  # of the most frequent ones, those that occur often enough
@@ -61,12 +61,13 @@ def count_profiles(model: LoadedModel) -> Profiles | None:
 
     Raises Refused for a neuron that does not exist.
     """
+    if server_index(model) is None:
+        own_corpus.corpus_control(model)
     index = find_index(model)
     if index is None:
         show_index_error(model)
         own_corpus.index_controls(model)
         return None
-    own_corpus.remove_corpus_button(model)
     corpus, is_neuron = IndexedCorpus(index), profile_of.value == "neuron"
     try:
         label, counting = _counting(corpus, model)

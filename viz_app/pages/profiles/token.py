@@ -12,7 +12,7 @@ from bert_core.studies.profiles import Profiles, TokenProfile
 from viz_app.export.profiles import depth_name, likeness_bars, token_in_words
 from viz_app.pages.profiles import TEXTS, parts, piece, tenth
 from viz_app.pages.profiles.parts import SimilarTable
-from viz_app.shell import frame
+from viz_app.shell import corpus
 from viz_app.shell.examples import Example
 from viz_app.shell.selection import open_example_text
 from viz_app.shell.view import write_line
@@ -71,10 +71,8 @@ def draw_link(profile: TokenProfile, model: LoadedModel) -> None:
     """Draw the button that opens the first example as the text, and searches the corpus for similar tokens."""
     examples = profile.tenths[tenth.value - 1]
     if examples and st.button(TEXTS["token.open"], icon=":material/travel_explore:"):
-        state, example = st.session_state, examples[0]
+        example = examples[0]
         open_example_text(Example(example.text))
         offsets = model.tokenizer.encode(example.text).offsets
-        state.layers_view, state.alike = "elsewhere", "state"
         # None if the text is truncated before the token.
-        state.query_position = offsets.index(example.at) if example.at in offsets else None
-        frame.go_to("layers")
+        corpus.open_search("state", offsets.index(example.at) if example.at in offsets else None)

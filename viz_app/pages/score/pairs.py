@@ -19,17 +19,19 @@ from bert_core.run.scoring import score_pairs
 from bert_core.studies.pairs import PAIR_COLUMNS, pair_values, pairs_csv, read_pairs
 from bert_core.tokenizer import Encoding
 from viz_app.figures.scores import pair_bars
-from viz_app.pages.score import EXAMPLE, EXAMPLE_PAIRS, VARIANT_NAMES, pasted_pairs, sentence_a, sentence_b, variant
-from viz_app.pages.score.results import confirmed_results
+from viz_app.pages.score import EXAMPLE_PAIRS, TEXTS, VARIANT_NAMES, pasted_pairs, variant
 from viz_app.shell.controls import example_button, file_control, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
+from viz_app.shell.results import confirmed_results
+from viz_app.shell.sentence_pair import EXAMPLE, select_sentences
 from viz_app.shell.view import View, add_file, chart
 from viz_app.shell.work import Work, estimate_seconds, wait_for, work
 
 MAX_FILE_MEGABYTES = 5
 LETTERS_PER_PIECE = 4  # typical
-FIGURES = ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
+TABLE_HEIGHT = 460  # pixels
+FIGURES = ("masking", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
 FIRST_COLUMNS = ("row", "first", "second", "difference", "believed", "problem")  # of the table of scored pairs
 
 Scores = Mapping[str, PairScore]  # by variant
@@ -37,7 +39,7 @@ Scores = Mapping[str, PairScore]  # by variant
 
 def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
     """Draw the scores of two sentences, token by token. head_mask: (layer, head)."""
-    sentences = (sentence_a.value, sentence_b.value)
+    sentences = select_sentences(page)
     encodings, works = _encode(model, *sentences), _pair_works(model, head_mask, *sentences)
     copies = len(works) * sum(map(len, encodings))
     label = f"Score both sentences ({copies:,} masked copies)"
@@ -52,7 +54,7 @@ def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
         if (warning := disagreement(scores)) is not None:
             st.warning(with_help(warning), icon=":material/call_split:")
         figure = pair_bars(*_labels(columns, score), columns.first, columns.second, columns.equal)
-        width, alt = 56 * len(columns.columns), "How unlikely every token of both sentences is"
+        width, alt = 56 * len(columns.columns), "Surprisal of every token of both sentences"
         chart(figure, key="pair_bars", min_width=width, alt=alt)
     with st.container(key=results.key("figures")):
         formats = dict.fromkeys(FIGURES[1:], st.column_config.NumberColumn(format="%.3f"))
@@ -67,49 +69,40 @@ def _check_pair(scores: Sequence[PairScore]) -> None:
 
 
 def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
-    """Draw the scores of all pairs of a table. head_mask: (layer, head)."""
-    rows = _read_rows(page)
-    if rows is None:
-        hint = "Paste some pairs, or upload a file."
-        example_button(hint, "Try three example pairs", set_choice, pasted_pairs.name, EXAMPLE_PAIRS)
-        return
-    if (warning := _problems(rows)) is not None:
-        st.warning(with_help(warning), icon=":material/rule:")
-    count = sum(row.problem is None for row in rows)
-    if not count:
-        return
-    label = f"Score {count:,} {'pair' if count == 1 else 'pairs'}"
-    table = _score_table(model, head_mask, tuple(rows), variant.value)
-    results = confirmed_results("table of pairs", label, [table], quick=0)
-    (scores,) = results.values
-    with page.figure().container(key=results.key("scored_table")):
-        st.markdown(_summary(scores))
-        _warn_unknown(scores)
-        st.dataframe(_table_columns(scores), hide_index=True, width="stretch")
-        make_file = partial(_table_csv, ModelReference(model), head_mask, tuple(rows), variant.value)
-        add_file("All pairs (CSV)", make_file, "pairs.csv", disabled=results.are_stale)
+    """Draw the scores of all pairs of a table, beside the pairs. head_mask: (layer, head)."""
+    with page.figure():
+        left, right = st.columns([2, 3], gap="medium")
+    with left:
+        source = _select_pairs()
+    with right:
+        if not source:
+            example_button(TEXTS["table_hint"], "Use three example pairs", set_choice, pasted_pairs.name, EXAMPLE_PAIRS)
+            return
+        rows = read_pairs(source)
+        if (warning := _problems(rows)) is not None:
+            st.warning(with_help(warning), icon=":material/rule:")
+        count = sum(row.problem is None for row in rows)
+        if not count:
+            return
+        label = f"Score {count:,} {'pair' if count == 1 else 'pairs'}"
+        table = _score_table(model, head_mask, tuple(rows), variant.value)
+        quick = None if source == EXAMPLE_PAIRS else 0
+        results = confirmed_results("table of pairs", label, [table], quick=quick)
+        (scores,) = results.values
+        with st.container(key=results.key("scored_table")):
+            st.markdown(_summary(scores))
+            _warn_unknown(scores)
+            st.dataframe(_table_columns(scores), hide_index=True, width="stretch", height=TABLE_HEIGHT)
+    make_file = partial(_table_csv, ModelReference(model), head_mask, tuple(rows), variant.value)
+    add_file("All pairs (CSV)", make_file, "pairs.csv", disabled=results.are_stale)
 
 
-def offer_example() -> None:
-    """Write which of the two sentences is empty, with a button for an example."""
-    missing = [name for name, param in (("first", sentence_a), ("second", sentence_b)) if not param.value.strip()]
-    fault = "are no sentences" if len(missing) == 2 else f"is no {missing[0]} sentence"
-    example_button(f"There {fault}: type at least one word.", "Take an example", _set_example)
-
-
-def _set_example() -> None:
-    sentence_a.set(EXAMPLE.text)
-    sentence_b.set(EXAMPLE.pair)
-
-
-def _read_rows(page: View) -> list[PairRow] | None:
-    """Return the pairs that were pasted or uploaded; None if there are none. Raises Refused as `read_pairs`."""
-    left, right = page.controls(horizontal=False).columns([3, 2], gap="medium")
-    text = pasted_pairs(left)
+def _select_pairs() -> str | bytes:
+    """Draw the controls of the pairs and return the uploaded file, or else the pasted pairs."""
+    text = pasted_pairs()
     types, label = ["csv", "tsv", "txt"], "or a CSV file in UTF-8"
-    upload = file_control(right, label, "pairs_upload", types=types, megabytes=MAX_FILE_MEGABYTES)
-    source: str | bytes = text if upload is None else upload.data
-    return read_pairs(source) if source else None
+    upload = file_control(st, label, "pairs_upload", types=types, megabytes=MAX_FILE_MEGABYTES)
+    return text if upload is None else upload.data
 
 
 # ---------------------------------------------------------------------------- work
@@ -189,13 +182,13 @@ def _memory(model: LoadedModel, rows: Sequence[PairRow]) -> int:
 def _verdict(score: PairScore, columns: PairColumns) -> str:
     """Return which sentence is more probable, by how much, and the part of the words in which they differ."""
     if score.preferred == "neither":
-        return "#### It finds both sentences equally likely"
+        return "#### Both sentences are equally likely to the model"
     name, number, sign = ("first", 1, 1) if score.difference > 0 else ("second", 2, -1)
     parts = sign * columns.differing_contribution, sign * columns.shared_contribution
     differing, shared = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
     label = "Differing word" if (~columns.equal).sum() == 1 else "Differing words"
     return (
-        f"#### It finds the {name} sentence likelier, by {abs(score.difference):.1f} nats\n\n"
+        f"#### The {name} sentence is more likely to the model, by {abs(score.difference):.1f} nats\n\n"
         f"{label}: {differing} for sentence {number}; shared words: {shared}."
     )
 
@@ -205,7 +198,7 @@ def _score_rows(scores: Scores) -> list[dict[str, Any]]:
     rows = []
     for name, score in scores.items():
         first, second = score.scores
-        label = VARIANT_NAMES[name] if len(scores) > 1 else "Either: no word has several pieces"
+        label = VARIANT_NAMES[name] if len(scores) > 1 else "Either: every word is one token"
         figures = (first.total, second.total, score.difference, first.perplexity, second.perplexity)
         rows.append(dict(zip(FIGURES, (label, *figures), strict=True)))
     return rows
@@ -216,9 +209,10 @@ def disagreement(scores: Scores) -> str | None:
     preferred = [score.preferred for score in scores.values()]
     if len(set(preferred)) == 1:
         return None
+    names = list(VARIANT_NAMES.values())
     return (
-        f"The two ways of hiding disagree: one piece at a time favours the {preferred[0]} sentence; hiding the rest of "
-        f"the word too favours the {preferred[1]}. The end of a rare word gives its beginning away."
+        f"The two maskings disagree. “{names[0]}” favours the {preferred[0]} sentence; “{names[1]}” favours the "
+        f"{preferred[1]}. The end of a rare word reveals its beginning."
     )
 
 
@@ -234,8 +228,8 @@ def _summary(scores: Sequence[PairScore]) -> str:
     preferred = [score.preferred for score in scores if score.preferred is not None]
     first, failed = preferred.count("first"), len(scores) - len(preferred)
     share = f" ({first / len(preferred):.0%})" if preferred else ""
-    note = f" {failed:,} could not be scored: see the column “problem”." if failed else ""
-    return f"The first sentence is likelier in **{first:,} of {len(preferred):,}** pairs{share}.{note}"
+    note = f"{failed:,} could not be scored: see the column “problem”." if failed else ""
+    return f"#### The first sentence is more likely in {first:,} of {len(preferred):,} pairs{share}\n\n{note}"
 
 
 def _warn_unknown(scores: Sequence[PairScore]) -> None:
@@ -243,8 +237,7 @@ def _warn_unknown(scores: Sequence[PairScore]) -> None:
     if count := mostly_unknown(scores):
         sentences = "One sentence is" if count == 1 else f"{count:,} sentences are"
         warning = (
-            f"{sentences} mostly [UNK]: the vocabulary does not know these characters, so any others would get the "
-            "same score."
+            f"{sentences} mostly [UNK]: the vocabulary lacks these characters, so any others would get the same score."
         )
         st.warning(with_help(warning), icon=":material/question_mark:")
 
@@ -266,6 +259,4 @@ def _problems(rows: Sequence[PairRow]) -> str | None:
     count = len(faulty) - 1
     lines = "1 more line has a problem" if count == 1 else f"{count} more lines have problems"
     note = f" (and {lines})" if count else ""
-    return escape_markdown(
-        f"Line {faulty[0].row} has {faulty[0].problem}{note}. They stay in the table without a score."
-    )
+    return escape_markdown(f"Line {faulty[0].row} has {faulty[0].problem}{note}. Such lines have no score.")

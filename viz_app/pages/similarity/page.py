@@ -1,4 +1,4 @@
-"""Two sentences that the model reads separately: their cosine, and the contribution of each pair of tokens to it."""
+"""Draws the page Sentence similarity: the model encodes the two sentences separately."""
 
 from __future__ import annotations
 
@@ -15,73 +15,57 @@ from bert_core.run.similarity import UNRELATED_SENTENCES, read_sentence, sentenc
 from bert_core.tokenizer import Encoding
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.similarity import parts_csv, parts_picture
+from viz_app.figures.scores import similarity_parts
 from viz_app.figures.style import two_digits
-from viz_app.figures.why import score_table
-from viz_app.pages.score import sentence_a, sentence_b, words
-from viz_app.pages.score.results import confirmed_results
+from viz_app.pages.similarity import TEXTS, words
 from viz_app.shell import frame
+from viz_app.shell.address import end_run
+from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.models import ModelReference
-from viz_app.shell.view import View, add_file, chart
+from viz_app.shell.models import ModelReference, selected_model
+from viz_app.shell.results import confirmed_results
+from viz_app.shell.sentence_pair import select_sentences
+from viz_app.shell.view import View, add_file, chart, write_note
 from viz_app.shell.work import estimate_seconds, wait_for, work
 
 MAX_CELLS = 90  # rows or columns of the map
 MAX_PARTS = 10  # rows of the table
-POOLING_NAMES = {
-    "cls": "the first token's state",
-    "mean": "the mean of all states",
-    "max": "of each number the largest of all states",
-    "mean_sqrt_len_tokens": "the sum of all states over the root of their count",
-    "weightedmean": "a mean of all states that counts later ones more",
-    "lasttoken": "the last token's state",
-}
-READING = (
-    "**How to read this:** the vector of each sentence is {pooling}; the number is the cosine of the two. Rows are "
-    "tokens of the first sentence, columns of the second; orange cells add to the cosine, blue ones take away, and all "
-    "cells together are the cosine, exactly. **How it can mislead:** a state of the last layer holds much of the rest "
-    "of its sentence, so a cell says which places meet, not which words it is owed to: the page Why asks that, of each "
-    "sentence in turn. Alike is what training made of it: opposites can be very alike."
-)
 
 
-def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
-    """Draw the similarity of two sentences. head_mask: (layer, head)."""
-    sentences = (sentence_a.value, sentence_b.value)
+def draw(page: View) -> None:
+    """Draw the similarity of two sentences."""
+    model = selected_model()
+    if model is None:
+        end_run()
+    head_mask = heads_off(model)
+    with page.controls():
+        words()
+    sentences = select_sentences(page)
+    pooling = TEXTS.options("pooling")[model.effective_pooling.mode]
+    page.read(TEXTS["reading"].format(pooling=pooling), TEXTS["misleads"])
     works = [_compare_sentences(model, head_mask, *sentences), _unrelated_cosines(model, head_mask)]
-    page.read(READING.format(pooling=POOLING_NAMES[model.effective_pooling.mode]))
     results = confirmed_results("alike", "Compare both sentences", works)
     similarity, cosines = results.values
     values, rows, columns = _parts_of_units(similarity, words=words.value)
     with page.figure().container(key=results.key("alike")):
         st.markdown(_describe(model, similarity.cosine, cosines))
-        if model.pooling is None:
-            name = escape_markdown(shown_name(model.name))
-            st.warning(
-                with_help(
-                    f"{name} was not trained to make one vector of a text: the mean of its states is taken, so its "
-                    "cosines may mean little. A model of sentence-transformers was."
-                ),
-                icon=":material/model_training:",
-            )
-        if max(values.shape) > MAX_CELLS:
-            st.info(
-                with_help(f"The map is drawn for texts of at most {MAX_CELLS} tokens each: the files have all of it.")
-            )
-        else:
-            shares = values / (np.abs(values).max() or 1)
-            unit, totals = "share of the largest part", ("in all", values.sum(1))
-            figure = score_table(shares, values, rows, columns, unit=unit, extra_column=totals)
-            cosine = two_digits(similarity.cosine)
-            alt = f"What each pair of tokens of both sentences adds to their cosine of {cosine}"
-            chart(figure, key="alike_map", alt=alt)
-    with st.container(key=results.key("parts")):
-        _draw_largest(values, rows, columns)
-        _add_files(model, head_mask, *sentences, are_stale=results.are_stale)
-        if st.button("Ask on Why which words make them alike", icon=":material/psychology_alt:", key="alike_why"):
-            state = st.session_state
-            (state.text, state.pair), state.masked, state.target = sentences, (), "alike:A"
-            frame.go_to("why")
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            if max(values.shape) > MAX_CELLS:
+                st.info(with_help(TEXTS["map_note"].format(cells=MAX_CELLS)))
+            else:
+                alt = f"Contribution of each pair of tokens to the cosine {two_digits(similarity.cosine)}"
+                chart(similarity_parts(values, rows, columns), key="alike_map", alt=alt)
+        with right:
+            _draw_largest(values, rows, columns)
+            if st.button("Explain with Attribution", icon=":material/psychology_alt:", key="alike_why"):
+                state = st.session_state
+                (state.text, state.pair), state.masked, state.target = sentences, (), "alike:A"
+                frame.go_to("why")
+            if model.pooling is None:
+                write_note(TEXTS["untrained"].format(model=escape_markdown(shown_name(model.name))))
+    _add_files(model, head_mask, *sentences, are_stale=results.are_stale)
 
 
 def _read_both(model: LoadedModel, first: str, second: str) -> tuple[Encoding, Encoding]:
@@ -92,7 +76,7 @@ def _similarity_seconds(model: LoadedModel, head_mask: np.ndarray, first: str, s
     return sum(estimate_seconds(model, len(encoding)) for encoding in _read_both(model, first, second))
 
 
-@work("{model} reads two sentences", seconds=_similarity_seconds)
+@work("{model} encodes two sentences", seconds=_similarity_seconds)
 def _compare_sentences(model: LoadedModel, head_mask: np.ndarray, first: str, second: str) -> Similarity:
     return sentence_similarity(model, *_read_both(model, first, second), head_mask=head_mask)
 
@@ -101,7 +85,7 @@ def _unrelated_seconds(model: LoadedModel, head_mask: np.ndarray) -> float:
     return estimate_seconds(model, 12, len(UNRELATED_SENTENCES))
 
 
-@work(f"{{model}} reads {len(UNRELATED_SENTENCES)} unrelated sentences", seconds=_unrelated_seconds)
+@work(f"{{model}} encodes {len(UNRELATED_SENTENCES)} unrelated sentences", seconds=_unrelated_seconds)
 def _unrelated_cosines(model: LoadedModel, head_mask: np.ndarray) -> np.ndarray:
     return unrelated_cosines(model, head_mask=head_mask)
 
@@ -110,11 +94,13 @@ def _describe(model: LoadedModel, cosine: float, cosines: np.ndarray) -> str:
     """Describe a cosine, compared with those of pairs of unrelated sentences."""
     low, high = (two_digits(float(limit)) for limit in np.quantile(cosines, (0.025, 0.975)))
     count = int((cosines < cosine).sum())
-    rank = "more than all" if count == len(cosines) else f"more than {count} of the" if count else "less than all"
+    rank = f"higher than {count} of {len(cosines)}"
+    if count in (0, len(cosines)):
+        rank = f"{'higher' if count else 'lower'} than all {len(cosines)}"
     return (
-        f"The cosine of both sentences is **{two_digits(cosine)}**: {rank} {len(cosines)} that "
-        f"{escape_markdown(shown_name(model.name))} gives pairs of English sentences that have nothing to do with each "
-        f"other (95% of them from {low} to {high})."
+        f"#### Cosine {two_digits(cosine)}: {rank} pairs of unrelated sentences\n\n"
+        f"{escape_markdown(shown_name(model.name))} gives 95% of these unrelated English pairs a cosine from {low} to "
+        f"{high}."
     )
 
 
@@ -130,15 +116,15 @@ def _parts_of_units(similarity: Similarity, *, words: bool) -> tuple[np.ndarray,
 
 
 def _draw_largest(values: np.ndarray, rows: list[str], columns: list[str]) -> None:
-    """Draw the largest parts, (row, column), as a table."""
+    """Draw the parts with the largest magnitude, (row, column), as a table."""
     order = np.argsort(-np.abs(values), axis=None, kind="stable")[:MAX_PARTS]
     places = np.transpose(np.unravel_index(order, values.shape)).tolist()
     table = {
-        "in the first": [rows[row] for row, _ in places],
-        "in the second": [columns[column] for _, column in places],
-        "adds": [float(values[row, column]) for row, column in places],
+        "first sentence": [rows[row] for row, _ in places],
+        "second sentence": [columns[column] for _, column in places],
+        "part of the cosine": [float(values[row, column]) for row, column in places],
     }
-    formats = {"adds": st.column_config.NumberColumn(format="%.4f")}
+    formats = {"part of the cosine": st.column_config.NumberColumn(format="%.4f")}
     st.dataframe(table, hide_index=True, width="stretch", column_config=formats)
 
 

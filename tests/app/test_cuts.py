@@ -172,7 +172,7 @@ def test_selected_tokens_are_cut_by_the_control(monkeypatch: pytest.MonkeyPatch)
     app.session_state["cut_open"] = True
     settled(app.run())
     assert app.multiselect(key=key_of(app, "cut_from")).value == [6]
-    assert app.button(key="cut_arrows").disabled and "of nothing, nothing can grow" in words(app)
+    assert app.button(key="cut_arrows").disabled and "an empty row cannot be renormalised" in words(app)
     app.multiselect(key=key_of(app, "cut_to")).set_value([2, 3])
     settled(app.run())
     app.button(key="cut_arrows").click()

@@ -39,7 +39,7 @@ from viz_app import access
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import score
-from viz_app.pages.compare import sides
+from viz_app.pages.compare import TEXTS as COMPARE_TEXTS
 from viz_app.pages.roles import treebank
 from viz_app.shell import downloads, examples, selection
 from viz_app.shell.markdown import escape_markdown
@@ -183,8 +183,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
         ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
-        ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
-        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", sides.EXAMPLE_TEXT)),
+        ("compare", {"text": "A small word."}, "No word is masked", ("masked", (1,))),
+        ("compare", {"text": "[MASK]", "against": "text"}, "Type another text", ("other", COMPARE_TEXTS["example_text"])),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"layers_view": "sentences", "sentences": "one"}, "Give at least two", ("common_word", "bank")),
         ("layers", {"text": "A small word.", "layers_view": "kinds"}, "A gradient needs", ("masked", (1,))),

@@ -551,10 +551,10 @@ def test_the_other_text_is_filled_in(opened: Callable[..., AppTest]) -> None:
     """With this one and a word swapped, again after this one changes; what is typed stays."""
     app = opened("compare", text="The man lost his hat.", masked="3", against="text", pair="")
     assert app.session_state["other"] == "The woman lost his hat." and not app.exception
-    app.text_input(key="text").set_value("A boy ran.").run()
-    assert app.session_state["other"] == "A girl ran."
+    app.text_input(key="text").set_value("A boy ran quickly.").run()
+    assert app.session_state["other"] == "A girl ran quickly."
     app.text_input(key="other").set_value("the dog").run()
-    app.text_input(key="text").set_value("A king ran.").run()
+    app.text_input(key="text").set_value("A king ran quickly.").run()
     assert app.session_state["other"] == "the dog"
 
 

@@ -42,7 +42,7 @@ from viz_app.figures.thumbnails import pale_thumbnails
 from viz_app.maps import MapView, ShownMaps, curve_limit
 from viz_app.tokens import Token
 
-FAINTEST = 200  # times weaker than the strongest edge of the selected tokens: not drawn
+MIN_SHARE_DIVISOR = 200  # weaker edges of the selected tokens than this part of the strongest are not drawn
 MAX_CURVES = 6000  # in one figure; with more, the curves cannot be told apart and the file is too large to open
 GRID_CELLS = 56  # rows and columns of a small map
 MAX_KEYS = 40  # of the neuron view
@@ -396,7 +396,7 @@ def _edges_of_tokens(values: np.ndarray, selected: np.ndarray, side: Literal["qu
     """
     is_selected = selected[:, None] if side == "query" else selected[None]
     sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)) * is_selected
-    queries, keys = np.nonzero(sizes > sizes.max() / FAINTEST)
+    queries, keys = np.nonzero(sizes > sizes.max() / MIN_SHARE_DIVISOR)
     order = np.argsort(-sizes[queries, keys], kind="stable")
     return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
 

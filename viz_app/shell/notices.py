@@ -90,8 +90,8 @@ def show_attention_cautions(run: ModelRun) -> None:
     if caution.mostly_special:
         write_note(
             f":material/warning: {caution.to_cls + caution.to_sep:.0%} of all attention goes to [CLS] "
-            f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect: attention alone "
-            "overrates them."
+            f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect. Attention weights "
+            "alone overstate the importance of these tokens."
         )
 
 
@@ -117,7 +117,7 @@ def status_line(current: Selection) -> str:
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + translate("counts from 0")
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + translate("layers and heads are numbered from 0")
 
 
 def _pruned(current: Selection) -> str:

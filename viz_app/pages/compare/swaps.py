@@ -50,7 +50,9 @@ def _words(original: Encoding, masked: Collection[int]) -> list[int]:
     return [
         word
         for word in range(original.word_count)
-        if word not in masked and original.sides[original.pieces_of(word)[0]] == "A"
+        if word not in masked
+        and (first := original.pieces_of(word)[0]) not in original.mask_positions
+        and original.sides[first] == "A"
     ]
 
 

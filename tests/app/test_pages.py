@@ -350,7 +350,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     assert found is not None and not app.exception and not app.error
     order = list(found.order)
     assert target_of(app) == (f"class:{order[0]}", [f"Explain class “{found.labels[n]}”" for n in order])
-    assert "A value says how the answer would change" in words(app)
+    assert "how the explained output changes" in words(app)
     linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
     assert target_of(linked)[0] == f"class:{order[2]}"
     at(linked, "heads").run()

@@ -5,7 +5,7 @@ from viz_app.shell.params import Page, Param, select
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("compare")
-compared_with = select("against", **TEXTS.control("against"), widget="selectbox", width=290)
+compared_with = select("against", **TEXTS.control("against"), widget="selectbox", width=335)
 view = select("compare_view", **TEXTS.control("compare_view"), default="curves")
 quantity = select("differs", **TEXTS.control("differs"))
 other_text: Param[str] = Param(
@@ -22,7 +22,7 @@ other_model: Param[str] = Param(
     parse_model,
     widget="selectbox",
     **TEXTS.control("other_model"),
-    arguments={"format_func": shown_name, "width": 400},
+    arguments={"format_func": shown_name, "width": 320},
 )
 
 PAGE = Page(

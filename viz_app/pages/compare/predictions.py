@@ -18,7 +18,7 @@ from viz_app.shell.view import chart, write_note
 
 MAX_BARS = 12  # words of all masks together
 MAX_WORDS = 4  # words of a mask
-SAME = "**{mask}**: “{word}” comes first on both sides, {before} with {name_before} and {after} with {name_after}."
+EQUAL_TOP = "**{mask}**: “{word}” comes first on both sides, {before} with {name_before} and {after} with {name_after}."
 DIFFERENT = (
     "**{mask}**: “{word}” comes first with {name_before} ({before}), “{other_word}” with {name_after} ({after})."
 )
@@ -97,5 +97,5 @@ def _sentence(mask: Mask, comparison: Comparison, before: Selection, after: Sele
     if mask.before is None:
         return ONE_SIDE.format(word=escape_markdown(word), **values)
     first_word, first_probability = before.word(mask.before.top[0][0]), mask.before.top[0][1]
-    template = SAME if first_word == word else DIFFERENT
+    template = EQUAL_TOP if first_word == word else DIFFERENT
     return template.format(word=escape_markdown(first_word), before=two_digits(first_probability), **values)

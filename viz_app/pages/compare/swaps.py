@@ -41,8 +41,9 @@ def guessed_text(current: Selection, masked: Collection[int]) -> str | None:
     encoding = current.loaded.tokenizer.mask_words(current.original, (word,))
     (prediction, *_) = replace(current, encoding=encoding, target=None).run().predictions or (None,)
     guesses = () if prediction is None else (current.word(token) for token, _ in prediction.top)
-    other = (guess for guess in guesses if guess.isalpha() and guess != current.original.word_text(word).casefold())
-    return next((_with_word(current.original, word, guess) for guess in other), None)
+    text = current.original.word_text(word).casefold()
+    alternatives = (guess for guess in guesses if guess.isalpha() and guess.casefold() != text)
+    return next((_with_word(current.original, word, guess) for guess in alternatives), None)
 
 
 def _words(original: Encoding, masked: Collection[int]) -> list[int]:

@@ -349,7 +349,7 @@ def test_holes_pruned_heads_and_heads_that_are_off(page: Page, tmp_path: Path) -
     gates = run.head_mask.copy()
     gates[0, 1] = 0
     opened(page, tmp_path, dataclasses.replace(run, attention=attention, head_mask=gates), MapView(heads=(0, 1)))
-    expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers")
+    expect(page.locator(".note")).to_contain_text("2 values of H0 are not numbers")
     expect(page.locator(".note")).to_contain_text("H1 is switched off")
     expect(page.get_by_role("button", name="H2, pruned", exact=True)).to_be_disabled()
     assert page.problems == []

@@ -107,7 +107,7 @@ def test_the_numbers_of_a_long_text_are_within_the_stated_precision(page: Page, 
     strongest = page.locator(".numbers td.number").first
     assert float(strongest.get_attribute("title")) == pytest.approx(float(run.attention[1, 2].max()), rel=1e-8)
     page.locator(".column.query .token").nth(3).hover()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Attention from sat (3)")
     row = np.sort(run.attention[1, 2, 3])[::-1]
     listed = [cell.inner_text() for cell in numbers_of(page)]
     assert len(listed) == 10 and all(text.startswith("≈") for text in listed)
@@ -125,7 +125,7 @@ def test_a_gradient_of_a_long_text_is_within_the_stated_precision(
     expect(page.locator("body")).to_contain_text("off by at most 1/160 of the largest magnitude in their row")
     assert (tmp_path / "page.html").stat().st_size < run.attention.nbytes / 6
     page.locator(".column.query .token").nth(3).hover()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Gradient from sat (3)")
     row = run.gradient[0, 2, 3]
     row = row[np.argsort(-np.abs(row))]
     listed = [float(cell.inner_text().lstrip("≈ ").replace("−", "-")) for cell in numbers_of(page)]
@@ -222,7 +222,7 @@ def test_a_head_down_to_its_vectors(page: Page, tmp_path: Path, distances: bool)
     shares = page.locator(".numbers tr.foot").last.locator("td.number")
     assert float(shares.get_attribute("title")) == pytest.approx(float(vectors.attention[3, best]), rel=1e-5)
     page.get_by_role("button", name="L0 H1").click()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Attention from sat (3)")
     assert pressed(page) == ["Head"]
     page.get_by_role("button", name="Query-key L1 H2").click()
     expect(page.locator(".numbers .title")).to_contain_text("sat (3)")

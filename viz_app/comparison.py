@@ -74,16 +74,16 @@ class Comparison:
     def reading(self) -> str:
         """The meaning of the difference, in words."""
         quantity = UNITS[self.quantity]
-        return f"{quantity} with {self.names[1]}, minus {quantity} with {self.names[0]}"
+        return f"{quantity.capitalize()} with {self.names[1]}, minus {quantity} with {self.names[0]}"
 
     @property
     def misleading(self) -> str:
         """How the difference can be misread, in words."""
         if self.models_differ:
-            return "heads of separately trained models have nothing in common but their number."
+            return "Heads of separately trained models have nothing in common but their number."
         if self.quantity == "brought":
-            return "a length has no direction: what comes in its place may say the same, or the opposite."
-        return "a large change shows where a head looks now, not that the prediction depends on it."
+            return "Norms have no direction: an equal norm can have the same effect or the opposite one."
+        return "A large change shows where a head attends now, not that the prediction depends on it."
 
     def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Return the maps of both runs between the aligned tokens, (layer, head, query, key) each, of some layers."""
@@ -146,8 +146,8 @@ class Comparison:
             return None
         before, after = self.before.encoding, self.after.encoding
         return (
-            f"The texts have {len(before)} and {len(after)} tokens. Compared are the {len(self.tokens)} that both have "
-            f"in the same order. Left out of {self.names[0]}: {_token_names(self.pairs.left_out_before, before)}; "
+            f"The texts have {len(before)} and {len(after)} tokens. The {len(self.tokens)} that both have in the same "
+            f"order are compared. Left out of {self.names[0]}: {_token_names(self.pairs.left_out_before, before)}; "
             f"of {self.names[1]}: {_token_names(self.pairs.left_out_after, after)}."
         )
 

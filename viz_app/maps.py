@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -32,11 +32,13 @@ UNITS = {
     "attention": "attention",
     "gradient": "gradient",
     "product": "attention × gradient",
-    "brought": "length brought",
+    "brought": "value-weighted attention (norm)",
     "positive_product": "attention × gradient, above zero",
-    "change": "change of attention",
-    "change_brought": "change of length brought",
+    "change": "change in attention",
+    "change_brought": "change in value-weighted attention (norm)",
 }
+# quantity -> its name as a column of a table, an array of an NPZ, and a value of --show
+COLUMNS = {"brought": "norm", "change_brought": "change_norm"}
 # quantity that can be compared -> quantity of the difference
 CHANGES = {"attention": "change", "brought": "change_brought"}
 UNSIGNED = ("attention", "brought", "positive_product")
@@ -184,7 +186,8 @@ class MapView:
         mean. renormalise: whether rows of attention from which tokens were left out are rescaled to sum to 1.
     layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. mode: "curves", or
         the first of the heads as a "matrix". kept_share: share of each row that the drawn curves add up to, above 0
-        to 1. combination: of several heads to one map, drawn instead of them.
+        to 1. combination: of several heads to one map, drawn instead of them. side, positions: of the selected tokens,
+        whose curves alone are drawn, all of them; none selects all tokens.
     Raises Refused for another mode or share, or heads that are no tuple.
     """
 
@@ -198,6 +201,8 @@ class MapView:
     mode: Literal["curves", "matrix"] = "curves"
     kept_share: float = 0.7
     combination: Combination | None = None
+    side: Literal["query", "key"] = "query"
+    positions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.heads, (int, str)):
@@ -226,7 +231,8 @@ class MapView:
         purpose: what needs that, in words. quantity: allowed besides attention.
         """
         whole = quantity if self.quantity == quantity else "attention"
-        plain = MapView(whole, layer=self.layer, heads=self.heads, mode=self.mode, kept_share=self.kept_share)
+        plain = replace(self, quantity=whole, part="all", hide_special=False, words=False, renormalise=False)
+        plain = replace(plain, combination=None)
         changed = [choice.name for choice in fields(self) if getattr(self, choice.name) != getattr(plain, choice.name)]
         if changed:
             raise Refused(
@@ -380,6 +386,16 @@ def _check_values(values: np.ndarray, existing: np.ndarray, quantity: str) -> No
         except Refused as error:
             alternatives = 'quantity="gradient", "product", "brought" or "change"'
             raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
+
+
+def curve_limit(values: np.ndarray, quantity: str) -> float:
+    """Return the value of the thickest curve: 1 for attention, otherwise the largest magnitude of all heads, above 0.
+
+    values: (layer, head, query, key).
+    """
+    if quantity == "attention":
+        return 1.0
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
 
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:

@@ -128,9 +128,9 @@ def cut_in_words(
     *,
     every_token: str = "every token",
     all_layers: str = "all layers",
-    row_effects: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
+    row_effects: tuple[str, str] = ("the rest of the row is renormalised", "the rest is unchanged"),
 ) -> str:
-    """Return which attention is cut, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest of the row grows"."""
+    """Return which attention is blocked, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest is unchanged"."""
 
     def tokens(positions: tuple[int, ...] | None) -> str:
         names = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
@@ -169,9 +169,11 @@ def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate_word: 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     """Return the edits of a run in words, for the notes of a figure and of a file."""
-    cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AttentionKnockout))
+    cuts = (
+        f"blocked attention: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AttentionKnockout)
+    )
     scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, ScaledNeuron))
-    patches = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
+    patches = (f"patched: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
     return (*cuts, *scaled, *patches)
 
 

@@ -254,9 +254,11 @@ def test_what_is_brought_is_drawn_as_the_library_has_it(
     """Lengths, without a sign and without anything to explain, large and small; the reading says what they are."""
     app = opened("attention", head="1.2", show="brought", pair="")
     brought = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"]), norms=True).select_map("brought")[1, 2]
-    assert not sent.large["signed"] and not sent.grid["signed"] and sent.large["unit"] == "length brought"
+    assert (
+        not sent.large["signed"] and not sent.grid["signed"] and sent.large["unit"] == "value-weighted attention (norm)"
+    )
     assert np.abs(sent.drawn() - brought).max() < brought.max() / 250
-    assert "how long the vector is that the head adds" in plain(app)
+    assert "norm of the vector that the head adds" in plain(app)
     app = opened("attention", head="1.2", show="brought", words="1", part="A to B", share="1", view="matrix")
     assert sent.large["notes"] == [] and not app.exception
 
@@ -270,12 +272,49 @@ def test_the_page_says_what_heads_get_from_where_they_look(opened: Callable[...,
     found = sink_contribution(run.attention, run.select_map("brought"), [token == "[CLS]" for token in encoding.tokens])
     said = plain(app)
     assert f"{found.heads} of 72 heads give it more than half" in said and found.value_weighted < found.attention
-    assert (
-        f"{found.attention:.0%} on average, but only {found.value_weighted:.0%} of the length that they bring" in said
-    )
+    assert f"({found.attention:.0%} on average), but it contributes only {found.value_weighted:.0%} of their" in said
     app.button(key="show_brought").click().run()
-    assert app.session_state.show == "brought" and "Why do so many heads look at" in plain(app)
+    assert app.session_state.show == "brought" and "Why do so many heads attend to" in plain(app)
     assert not app.exception and "show_brought" not in [button.key for button in app.button]
+
+
+def test_curves_are_on_one_scale_for_all_heads(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Attention is drawn from 0 to 1, other quantities to the largest of all heads; a matrix has its own scale."""
+    opened("attention", head="1.2", tokens="q2")
+    assert sent.large["limit"] == 1 and sent.grid["legend"][0] == "0"
+    opened("attention", head="1.2", show="brought")
+    run = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values()), norms=True)
+    assert sent.large["limit"] == pytest.approx(run.select_map("brought").max())
+    opened("attention", head="1.2", view="matrix")
+    assert sent.large["limit"] is None
+
+
+def test_the_head_that_opens_attends_from_the_mask_to_a_word(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Without a choice the head with the largest attention x effect opens, and the address has no head."""
+    app = opened("attention", masked="1", pair="")
+    encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(PAIR["text"]), [1])
+    target = app.session_state[selection.SELECTION].target
+    run = capture(tiny_loaded, encoding, target=target)
+    attention = run.attention[:, :, 2].copy()
+    attention[:, :, [0, 2, -1]] = 0
+    expected = np.unravel_index((attention.max(-1) * np.abs(run.gate_gradient)).argmax(), (2, 4))
+    assert (sent.large["layer"], sent.large["heads"]) == (expected[0], [expected[1]])
+    assert sent.grid["selected"] == list(expected) and "head" not in app.query_params
+    assert f"L{expected[0]} H{expected[1]}**: “cat" in words(app) and "attends most to" in words(app)
+
+
+def test_export_has_the_selected_token(files: dict[str, Callable[[], bytes]], opened: Callable[..., AppTest]) -> None:
+    """The picture has the curves of that token alone, the page opens with it, and the script repeats both."""
+    opened("attention", head="1.2", tokens="q3")
+    drawn, page = files["attention-L1-H2.svg"](), files["attention.html"]().decode()
+    assert b"all edges of the selected tokens: " in drawn
+    assert "side='query', positions=(3,)" in files["attention-L1-H2.py"]().decode() and page
+    opened("compare", masked="1", head="1.2", tokens="k4")
+    assert b"all edges of the selected tokens: " in files["change-L1-H2.svg"]()
 
 
 def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:
@@ -305,7 +344,7 @@ def test_rows_are_renormalised_only_when_asked_and_the_page_says_which(
 ) -> None:
     """Of A to B: as they were, or each summing to 1; never of signed values."""
     app = opened("attention", part="A to B")
-    assert "rows not rescaled" in sent.large["notes"][0] and "is missing here" in words(app)
+    assert "rows not rescaled" in sent.large["notes"][0] and "left out is not drawn" in plain(app)
     assert sent.drawn().sum(-1).max() < 0.95
     app = opened("attention", part="A to B", share="1")
     assert sent.large["notes"] == ["rows rescaled to 1"] and "divided by its sum" in words(app)
@@ -322,7 +361,7 @@ def test_rows_with_nothing_left_are_named(
     """A head that looks at itself gives nothing from A to B: its rows are no numbers, not zeros."""
     with_maps(monkeypatch, lambda maps: np.broadcast_to(np.eye(maps.shape[-1], dtype=np.float32), maps.shape).copy())
     opened("attention", text="the cat ran", part="A to B", share="1")
-    assert "no attention is left in the row of “the” (1), “cat” (2), “ran” (3)" in sent.large["notes"][1]
+    assert "no attention remains for “the” (1), “cat” (2), “ran” (3); these rows are empty" in sent.large["notes"][1]
     assert np.isnan(sent.drawn()).all()
 
 
@@ -398,7 +437,7 @@ def test_no_number_is_counted_not_drawn_as_zero(
         return maps
 
     with_maps(monkeypatch, holes)
-    opened("attention", text="the cat saw the river")
+    opened("attention", text="the cat saw the river", head="0.0")
     assert sent.large["holes"] == {"0": 3} and sent.large["pruned"] == [] and sent.grid["gone"] == []
     assert np.isnan(sent.drawn()[2, :3]).all() and np.isfinite(sent.drawn()[3]).all()
 
@@ -422,7 +461,7 @@ def test_hiding_a_word_is_compared_head_by_head(
     first = np.unravel_index(np.abs(difference).argmax(), difference.shape)
     assert table["head"][0] == f"L{first[0]} H{first[1]}"
     assert table["change"][0] == pytest.approx(difference[first]) and len(table) == 20
-    assert table["words hidden"][0] - table["words shown"][0] == pytest.approx(table["change"][0])
+    assert table["words masked"][0] - table["words visible"][0] == pytest.approx(table["change"][0])
 
 
 def test_lengths_that_are_brought_are_compared(
@@ -436,9 +475,12 @@ def test_lengths_that_are_brought_are_compared(
     difference = after - before
     limit = np.abs(difference).max()
     assert np.abs(sent.drawn() - difference[1, 0]).max() < limit / 250
-    assert sent.large["limit"] == pytest.approx(limit) and sent.large["unit"] == "change of length brought"
+    assert (
+        sent.large["limit"] == pytest.approx(limit)
+        and sent.large["unit"] == "change in value-weighted attention (norm)"
+    )
     said = re.sub(r"</?abbr[^>]*>", "", words(app))
-    assert "Change of length brought in every head" in said and "changes of each row" not in said
+    assert "Value-weighted attention (norm) with words masked, minus" in said and "changes of each row" not in said
 
 
 def test_compare_opens_on_the_largest_change(sent: Sent, opened: Callable[..., AppTest]) -> None:
@@ -482,13 +524,55 @@ def test_texts_of_other_lengths_are_aligned_and_the_rest_is_named(sent: Sent, op
     assert "Left out of this text: the (5); of the other text: old (2), a (6)." in words(app)
 
 
+def difference_of(loaded: tuple[LoadedModel, LoadedModel], texts: tuple[str, str], word: int) -> np.ndarray:
+    """The change of attention from one text with this word masked to another, (layer, head, query, key)."""
+    before, after = (
+        capture(one, one.tokenizer.mask_words(one.tokenizer.encode(text, PAIR["pair"]), [word])).attention
+        for one, text in zip(loaded, texts, strict=True)
+    )
+    return after - before
+
+
+def test_the_other_text_has_the_same_words_masked(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Only the swapped word differs; the predictions of both sides stand beside each other."""
+    other = "the dog sat on the mat"
+    app = opened("compare", masked="2", against="text", other=other, head="1.0")
+    expected = difference_of((tiny_loaded, tiny_loaded), (PAIR["text"], other), 2)
+    assert np.abs(sent.drawn() - expected[1, 0]).max() < 1 / 250
+    assert "cat→dog" in [text for text, *_ in sent.large["queries"]]
+    assert "sat" in words(app) and re.search("with this text|on both sides", plain(app))
+    longer = opened("compare", masked="2", against="text", other="the old dog sat on the mat", head="1.0")
+    assert not longer.exception and "[MASK]" not in words(longer)
+
+
+def test_the_other_text_is_filled_in(opened: Callable[..., AppTest]) -> None:
+    """With this one and a word swapped, again after this one changes; what is typed stays."""
+    app = opened("compare", text="The man lost his hat.", masked="3", against="text", pair="")
+    assert app.session_state["other"] == "The woman lost his hat." and not app.exception
+    app.text_input(key="text").set_value("A boy ran quickly.").run()
+    assert app.session_state["other"] == "A girl ran quickly."
+    app.text_input(key="other").set_value("the dog").run()
+    app.text_input(key="text").set_value("A king ran quickly.").run()
+    assert app.session_state["other"] == "the dog"
+
+
+def test_a_text_without_a_counterpart_gets_a_predicted_word(opened: Callable[..., AppTest]) -> None:
+    """The longest word that is not masked is replaced by another one that the model predicts."""
+    loaded = load("headlight-mini", device="cpu")
+    app = opened("compare", loaded, text="It rained heavily.", masked="1", against="text", pair="")
+    first, second, *rest = app.session_state["other"].split(" ")
+    assert (first, second) == ("It", "rained") and rest and rest != ["heavily."] and not app.exception
+
+
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ({"against": "masked"}, "No word is hidden"),
+        ({"against": "masked"}, "No word is masked"),
         ({"against": "heads"}, "All heads are on. Switch some off"),
-        ({"against": "text"}, "Type another text"),
-        ({"against": "model"}, "This is the only model here"),
+        ({"against": "text", "text": "[MASK]", "pair": ""}, "Type another text"),
+        ({"against": "model"}, "is the only model available here"),
     ],
 )
 def test_where_there_is_nothing_to_compare_the_page_says_what_to_do(
@@ -528,6 +612,21 @@ def test_two_models_are_compared_head_by_head(
     encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
     before, after = (capture(loaded, encoding).attention[1, 3] for loaded in (tiny_loaded, other))
     assert np.abs(sent.drawn() - (after - before)).max() < 1 / 250
+
+
+def test_the_other_model_has_the_same_words_masked_and_is_another_one(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that names the selected model twice gets the other one."""
+    other = of_size(tiny_loaded, 2, 4)
+    offer_two_models(monkeypatch, tiny_loaded, other)
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    address = {"model": "one", "against": "model", "other_model": "one", "head": "1.3", "masked": "2"}
+    app.query_params.update(PAIR | address)
+    at(app, "compare").run()
+    assert not app.exception and app.session_state["other_model"] == "two"
+    expected = difference_of((tiny_loaded, other), (PAIR["text"], PAIR["text"]), 2)[1, 3]
+    assert np.abs(sent.drawn() - expected).max() < 1 / 250
 
 
 def test_models_of_other_shapes_are_not_compared(

@@ -49,7 +49,7 @@ def test_files_hold_the_cut_maps_and_name_the_cut(
     with np.load(npz, allow_pickle=False) as file:
         assert_near(file["attention"], run.attention)
         (named,) = file["edits"].tolist()
-    assert named.startswith("cut: L1 H0, H2") and "grows" in named
+    assert named.startswith("blocked attention: L1 H0, H2") and "renormalised" in named
     assert headlight("attention", TEXT, "--cut", CUTS, "--layer", 1, "--head", 2, *common, table) == (0, "", "")
     rows = list(csv.DictReader(io.StringIO(table.read_text("utf-8"))))
     assert {row["edits"] for row in rows} == {named} and len(rows) == len(encoding) ** 2

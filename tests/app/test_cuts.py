@@ -18,7 +18,7 @@ from viz_app.maps import MapView, renormalised_attention
 from viz_app.notation import MOST_EDITS, parse_cuts, parse_scaled, write_cuts, write_scaled
 
 TEXT = {"text": "The cat sat on the mat.", "masked": "5"}
-SHOWN = "Cut: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest of the row grows"
+SHOWN = "Blocked attention: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest of the row is renormalised"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,10 @@ def probability_of(app: AppTest) -> float:
 def test_every_page_reads_the_text_without_what_is_cut() -> None:
     """One address: the line on every page about the text, another answer, its record, its script; then Restore."""
     plain = settled(visited("predict", **TEXT))
-    assert "Cut:" not in words(plain)
+    assert "Blocked attention:" not in words(plain)
     app = settled(visited("predict", **TEXT, cut="all:q6>k1,2,3:r"))
-    assert "Cut: all layers, “[MASK]” (6) → “the” (1), “cat” (2), “sat” (3): the rest of the row grows" in words(app)
+    blocked = "all layers, “[MASK]” (6) → “the” (1), “cat” (2), “sat” (3): the rest of the row is renormalised"
+    assert f"Blocked attention: {blocked}" in words(app)
     run = app.session_state["_question"].run()
     assert run.edits == (AttentionKnockout((6,), (1, 2, 3)),) and not run.attention[:, :, 6, 1:4].any()
     loaded = load(device="cpu")
@@ -106,13 +107,13 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
         "loaded = bert_core.edited(loaded, [bert_core.AttentionKnockout(queries=(6,), keys=(1, 2, 3), layers=None"
         in script
     )
-    assert any("cut: all layers" in note for note in MapView().maps(run).notes)
+    assert any("blocked attention: all layers" in note for note in MapView().maps(run).notes)
     for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes", "neurons"):
         settled(at(app, page).run())
-        assert "Cut: all layers" in words(app) and not app.exception and not app.error, page
+        assert "Blocked attention: all layers" in words(app) and not app.exception and not app.error, page
     app.button(key="restore_cut").click()
     settled(app.run())
-    assert "Cut:" not in words(app) and app.session_state["_question"].loaded.edits == ()
+    assert "Blocked attention:" not in words(app) and app.session_state["_question"].loaded.edits == ()
     assert "cut" not in app.query_params
 
 
@@ -120,7 +121,7 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
 def test_pages_live_with_rows_that_sum_to_less(page: str) -> None:
     """Arrows that are removed, a whole row and a whole head of them, break no page; figures are of what is left."""
     app = settled(visited(page, **TEXT, cut="2.3:q>k:x_1.0:q4>k:x_0.1:q>k0:x", against="heads"))
-    assert not app.exception and not app.error and "Cut: L2 H3, every token → every token" in words(app)
+    assert not app.exception and not app.error and "Blocked attention: L2 H3, every token → every token" in words(app)
     run = app.session_state["_question"].run()
     left = renormalised_attention(run)
     assert_near(left[0, 1].sum(-1), 1.0)
@@ -136,7 +137,7 @@ def test_what_the_text_has_not_is_said_and_nothing_is_cut() -> None:
     ):
         app = settled(visited("predict", **TEXT, cut=cut))
         assert any(says in warning.value.replace("\\", "") for warning in app.warning), cut
-        assert "Nothing is cut." in words(app) and app.session_state["cut"] == ()
+        assert "No attention is blocked." in words(app) and app.session_state["cut"] == ()
     app = settled(visited("predict", **TEXT, cut="what"))
     assert any("The link says cut=" in warning.value.replace("\\", "") for warning in app.warning)
 
@@ -147,10 +148,10 @@ def test_a_new_text_is_whole() -> None:
     assert SHOWN in words(app)
     app.session_state["masked"] = ()
     settled(app.run())
-    assert "Cut: L2 H3, “mat” (6)" in words(app)
+    assert "Blocked attention: L2 H3, “mat” (6)" in words(app)
     app.text_input(key=key_of(app, "text")).set_value("A dog ran.")
     settled(app.run())
-    assert "Cut:" not in words(app) and app.session_state["cut"] == ()
+    assert "Blocked attention:" not in words(app) and app.session_state["cut"] == ()
 
 
 def test_the_vectors_of_a_head_that_is_cut_are_refused() -> None:
@@ -172,7 +173,7 @@ def test_selected_tokens_are_cut_by_the_control(monkeypatch: pytest.MonkeyPatch)
     app.session_state["cut_open"] = True
     settled(app.run())
     assert app.multiselect(key=key_of(app, "cut_from")).value == [6]
-    assert app.button(key="cut_arrows").disabled and "of nothing, nothing can grow" in words(app)
+    assert app.button(key="cut_arrows").disabled and "an empty row cannot be renormalised" in words(app)
     app.multiselect(key=key_of(app, "cut_to")).set_value([2, 3])
     settled(app.run())
     app.button(key="cut_arrows").click()

@@ -309,8 +309,25 @@ def test_texts_of_an_svg_stay_text(run: ModelRun) -> None:
         texts = texts_of(picture_of(run, view, "svg"))
         for token in set(run.encoding.tokens):
             assert texts.count(token) == 2 * run.encoding.tokens.count(token)
-        assert "query: who looks" in texts and "key: who is looked at" in texts
+        assert "query (from)" in texts and "key (to)" in texts
         assert any("L1 H2" in text and "off" in text for text in texts)
+
+
+def test_the_width_of_a_curve_is_the_same_for_every_head(run: ModelRun) -> None:
+    """Attention is drawn from 0 to 1: each curve is as wide as its value, whatever else its head has."""
+    maps = MapView(layer=1, heads=(3,), kept_share=1.0).maps(run)
+    axes = pictures.curves_picture(maps, 1, (3,), kept_share=1.0).axes[0]
+    widths = np.sort([width for collection in axes.collections for width in collection.get_linewidths()])
+    assert_near(widths, np.sort(0.4 + 1.9 * maps.values[1, 3][maps.values[1, 3] > 0]), 1e-5)
+
+
+def test_a_picture_has_the_curves_of_the_selected_tokens(run: ModelRun) -> None:
+    """All of a query's or to a key, and no other one."""
+    for side, count in (("query", len(run.encoding.tokens)), ("key", len(run.encoding.tokens))):
+        view = MapView(layer=1, heads=(3,), side=side, positions=(2,))  # type: ignore[arg-type]
+        figure = pictures.maps_picture(view.maps(run), view)
+        assert 1 <= sum(len(collection.get_paths()) for collection in figure.axes[0].collections) <= count
+        assert any("all edges of the selected tokens" in text for text in texts_of(picture_bytes(figure, "svg")))
 
 
 def test_the_curves_are_of_each_row_the_strongest_that_hold_the_share() -> None:
@@ -377,7 +394,7 @@ def test_what_is_no_number_is_crossed_out_and_pruned_heads_are_gaps() -> None:
     assert (192, 57, 43) in {colour for _, colour in picture.getcolors(1 << 24)}
     whole, gap = (picture_of(r, MapView(heads=()), "svg").count(b"<image") for r in (run, holed))
     assert (whole, gap) == (6, 5)
-    assert "1 values are no numbers" in " ".join(texts_of(picture_of(holed, MapView(), "svg")))
+    assert "1 values are not numbers" in " ".join(texts_of(picture_of(holed, MapView(), "svg")))
 
 
 @pytest.mark.parametrize("kind", PICTURES)
@@ -550,6 +567,18 @@ def test_the_command_draws_the_librarys_numbers(
         expected = bert_core.capture(tiny_loaded, encoding, target=target).gradient
         with np.load(out, allow_pickle=False) as file:
             assert np.array_equal(file["gradient"], expected)
+
+
+def test_the_command_writes_the_norm_under_its_old_name_too(
+    capsys: pytest.CaptureFixture[str], tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Value-weighted attention is the array `norm`, whether it was called norm or brought."""
+    out, common = tmp_path / "a.npz", (TEXT, "--model", tiny_model_folder, "--device", "cpu")
+    run = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT), norms=True)
+    for name in ("norm", "brought"):
+        assert headlight(capsys, *common, "--show", name, "--out", out) == (0, "", "")
+        with np.load(out, allow_pickle=False) as file:
+            assert np.array_equal(file["norm"], run.select_map("brought"))
 
 
 def test_the_command_writes_one_map_of_several_heads(

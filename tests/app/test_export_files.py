@@ -178,14 +178,14 @@ def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, compari
     before, after = (bert_core.capture(tiny_loaded, encoding, head_mask=m, norms=True) for m in (None, gates))
     pair = Comparison(before, after, ("all heads on", "some off"), quantity="brought")
     assert np.array_equal(pair.difference_maps().values, after.select_map("brought") - before.select_map("brought"))
-    assert pair.difference_maps().unit == "change of length brought" and pair.reading.startswith(
-        "length brought with some off"
+    assert pair.difference_maps().unit == "change in value-weighted attention (norm)" and pair.reading.startswith(
+        "Value-weighted attention (norm) with some off"
     )
     assert (pair.difference_maps().values[0, 2] <= 0).all()  # a head that is off brings nothing
     files = ChangeFiles(pair, MapView("brought", layer=0, heads=(2,)))
-    assert files.csv().splitlines()[0].endswith(b",change_brought")
+    assert files.csv().splitlines()[0].endswith(b",change_norm")
     assert "norms=True" in files.python() and "'brought').difference_maps()" in files.python()
-    assert "length brought with some off, minus length brought with all heads on; orange is more" in files.page()
+    assert "minus value-weighted attention (norm) with all heads on; orange is more" in files.page()
     with pytest.raises(ValueError, match="a comparison of 'gradient': it is of one of attention, brought"):
         Comparison(before, after, quantity="gradient")
     with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out quantity"):

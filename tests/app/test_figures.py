@@ -14,6 +14,7 @@ import plotly.io
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from viz_app.components import attention_view
 from viz_app.components.clicks import latest
 from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message
 from viz_app.components.head_grid.view import head_grid
@@ -30,11 +31,13 @@ from viz_app.figures.style import (
     SEQUENTIAL,
     Look,
     plain,
+    rgb,
     shade,
     two_digits,
     use_look,
 )
-from viz_app.figures.thumbnails import common_limit, thumbnails
+from viz_app.figures.thumbnails import common_limit, pale_thumbnails, thumbnails
+from viz_app.tokens import Token
 
 PAGES = (LIGHT_PAGE, DARK_PAGE)
 THEME = Path(__file__).parents[2] / "viz_app" / "theme.toml"
@@ -361,12 +364,33 @@ def test_thumbnails_of_short_maps_and_of_one_scale() -> None:
         thumbnails(np.zeros((2, 2)))
 
 
-def test_a_common_scale_ends_where_one_value_in_a_hundred_is_larger() -> None:
+def test_a_common_scale_ends_where_one_value_in_two_hundred_is_larger() -> None:
     """What is no number does not count; where hardly anything changes the scale ends at the largest change."""
     values = np.append(np.linspace(-1, 1, 2001), np.nan)
-    assert common_limit(values) == pytest.approx(0.99, abs=1e-3)
+    assert common_limit(values) == pytest.approx(0.995, abs=1e-3)
     assert common_limit(np.array([0.0] * 500 + [-0.3])) == pytest.approx(0.3)
     assert common_limit(np.full(3, np.nan)) == common_limit(np.zeros(3)) == 0
+
+
+def test_special_columns_are_pale_on_one_scale() -> None:
+    """The scale ends at the values of words, and [CLS] has a fifth of its colour; without words nothing is pale."""
+    values = np.full((1, 2, 3, 3), 0.1, np.float32)
+    values[..., 0], values[0, 1, :, 1] = 0.9, 0.2
+    keys = [Token("[CLS]", 0), Token("a", 1, "A"), Token("b", 2, "A")]
+    images, limit = pale_thumbnails(values, keys)
+    assert limit == pytest.approx(0.2) and images[0, 0, 0].tolist() == [51, 128, 128]
+    assert images[0, 1, 0].tolist() == [51, 255, 128]
+    assert pale_thumbnails(values, keys[:1] * 3).limit == pytest.approx(0.9)
+
+
+def test_a_token_can_be_read_on_the_stripe_of_every_head() -> None:
+    """Text on the strongest stripe has a contrast of 4.5 in both themes."""
+    source = (Path(attention_view.__file__).parent / "columns.js").read_text("utf-8")
+    opacity = float(re.search(r"STRONGEST_STRIPE = ([\d.]+)", source)[1])  # type: ignore[index]
+    for theme, colour in itertools.product(PAGES, HEAD_COLOURS):
+        mixed = zip(rgb(colour), rgb(theme.background), strict=True)
+        ground = "#" + "".join(f"{round(opacity * front + (1 - opacity) * back):02x}" for front, back in mixed)
+        assert contrast(theme.text, ground) >= 4.5
 
 
 def test_numbers_of_a_grid_fit_into_their_cells() -> None:

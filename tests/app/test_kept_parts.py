@@ -13,7 +13,7 @@ from viz_app.notation import PatchAddress, parse_put, write_put
 from viz_app.pages.causes import SOURCE
 
 THEIRS = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
-SAYS = "Put in: the state of “man” (2), after L2, from “The woman lost his hat.”"
+SAYS = "Patched: the state of “man” (2), after L2, from “The woman lost his hat.”"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_an_address_that_cannot_be_is_refused(written: str) -> None:
 def test_a_part_that_is_kept_stays_in_on_every_page() -> None:
     """Chosen on Causes by a click, seen by all pages about the text, their record and script; then put back."""
     app = settled(visited("causes", **THEIRS, source=SOURCE, place="2.3"))
-    assert "Put in:" not in words(app)
+    assert "Patched:" not in words(app)
     app.button(key="keep_put").click()
     settled(app.run())
     assert (
@@ -64,10 +64,10 @@ def test_a_part_that_is_kept_stays_in_on_every_page() -> None:
     made: dict[str, object] = {}
     exec(script.replace("from viz_app.export.pictures import picture_of", ""), made)
     assert_near(made["run"].attention, expected.attention)  # type: ignore[attr-defined]
-    assert f"put in: {SAYS.removeprefix('Put in: ')}" in MapView().maps(run).notes
+    assert f"patched: {SAYS.removeprefix('Patched: ')}" in MapView().maps(run).notes
     app.button(key="restore_put").click()
     settled(app.run())
-    assert "Put in:" not in words(app) and "put" not in app.query_params and "put_from" not in app.query_params
+    assert "Patched:" not in words(app) and "put" not in app.query_params and "put_from" not in app.query_params
 
 
 @pytest.mark.parametrize("page", ["heads", "inside", "why"])
@@ -100,7 +100,7 @@ def test_a_link_that_cannot_be_is_said_and_nothing_is_put_in() -> None:
         ("pattern.3.2", "The tall woman lost his hat.", "pattern can only"),
     ):
         app = settled(visited("predict", **THEIRS, put=put, put_from=of))
-        assert not app.exception and says in words(app).replace("\\", "") and "Nothing is put in." in words(app), put
+        assert not app.exception and says in words(app).replace("\\", "") and "No patch is active." in words(app), put
         assert app.session_state["put"] is None and app.session_state["_question"].loaded.edits == ()
 
 

@@ -55,7 +55,7 @@ def test_the_attentions_of_transformers_are_shown_as_they_are() -> None:
         assert isinstance(given, tuple) and given[0].requires_grad
         shown = maps_across(given, KEYS, KEYS)
         assert np.array_equal(shown.values, torch.stack(given)[:, 0].detach().float().numpy())
-        assert "Who looks at whom?" in view_maps(given, KEYS, KEYS, layer=1, heads=(0, 2)).page
+        assert "Headlight: Attention" in view_maps(given, KEYS, KEYS, layer=1, heads=(0, 2)).page
         assert given[0].requires_grad and given[0].grad_fn is not None
 
 

@@ -38,8 +38,7 @@ from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app import access
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.pages import PAGES as DECLARED
-from viz_app.pages import score
-from viz_app.pages.compare import sides
+from viz_app.pages import compare, score
 from viz_app.pages.roles import treebank
 from viz_app.shell import downloads, examples, selection
 from viz_app.shell.markdown import escape_markdown
@@ -50,6 +49,7 @@ FIRST_EXAMPLE = examples.first_example()
 UNUSUAL_TEXTS = {
     TOO_LONG: "are left out", "x" * 100_000: "[UNK]", "😀 🦊 𒀀 𐎀": "[UNK]", "word " * 20_000: "are left out",
 }  # fmt: skip
+EXAMPLE_TEXT = compare.TEXTS["example_text"]
 PAGES = ("predict", "attention", "compare", "why", "layers", "causes", "neurons", "heads", "roles", "prune", "inside")
 
 
@@ -183,8 +183,8 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
         ("roles", {"text": "A small word.", "removal": "importance"}, "There is no target yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
-        ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
-        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", sides.EXAMPLE_TEXT)),
+        ("compare", {"text": "A small word."}, "No word is masked", ("masked", (1,))),
+        ("compare", {"text": "[MASK]", "against": "text"}, "Type another text", ("other", EXAMPLE_TEXT)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"layers_view": "sentences", "sentences": "one"}, "Give at least two", ("common_word", "bank")),
         ("layers", {"text": "A small word.", "layers_view": "kinds"}, "A gradient needs", ("masked", (1,))),
@@ -350,7 +350,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     assert found is not None and not app.exception and not app.error
     order = list(found.order)
     assert target_of(app) == (f"class:{order[0]}", [f"Explain class “{found.labels[n]}”" for n in order])
-    assert "A value says how the answer would change" in words(app)
+    assert "how the explained output changes" in words(app)
     linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
     assert target_of(linked)[0] == f"class:{order[2]}"
     at(linked, "heads").run()

@@ -107,7 +107,7 @@ def test_the_numbers_of_a_long_text_are_within_the_stated_precision(page: Page, 
     strongest = page.locator(".numbers td.number").first
     assert float(strongest.get_attribute("title")) == pytest.approx(float(run.attention[1, 2].max()), rel=1e-8)
     page.locator(".column.query .token").nth(3).hover()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Attention from sat (3)")
     row = np.sort(run.attention[1, 2, 3])[::-1]
     listed = [cell.inner_text() for cell in numbers_of(page)]
     assert len(listed) == 10 and all(text.startswith("≈") for text in listed)
@@ -125,7 +125,7 @@ def test_a_gradient_of_a_long_text_is_within_the_stated_precision(
     expect(page.locator("body")).to_contain_text("off by at most 1/160 of the largest magnitude in their row")
     assert (tmp_path / "page.html").stat().st_size < run.attention.nbytes / 6
     page.locator(".column.query .token").nth(3).hover()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Gradient from sat (3)")
     row = run.gradient[0, 2, 3]
     row = row[np.argsort(-np.abs(row))]
     listed = [float(cell.inner_text().lstrip("≈ ").replace("−", "-")) for cell in numbers_of(page)]
@@ -193,7 +193,7 @@ def test_several_heads_as_one_map_and_apart(page: Page, tmp_path: Path) -> None:
     """The page opens with the one map under its name, shows its exact numbers, and the heads apart after a click."""
     run, together = run_of(WORDS), Combination("average")
     opened(page, tmp_path, run, MapView(layer=1, heads=(0, 2), combination=together))
-    assert pressed(page) == ["Curves", "average of L1 H0, H2"]
+    assert pressed(page) == ["Head", "average of L1 H0, H2"]
     expect(page.locator(".note")).to_contain_text("average of L1 H0, H2")
     page.locator(".column.query .token").nth(2).hover()
     expect(page.locator(".numbers .title")).to_contain_text("cat (2)")
@@ -207,7 +207,7 @@ def test_several_heads_as_one_map_and_apart(page: Page, tmp_path: Path) -> None:
     expect(page.locator(".note")).to_contain_text("average of L1 H0, H2")
     page.get_by_role("button", name="L0 H1").click()
     expect(page.locator(".note")).not_to_contain_text("average")
-    assert pressed(page) == ["Curves", "heads apart"] and page.problems == []
+    assert pressed(page) == ["Head", "heads apart"] and page.problems == []
 
 
 @pytest.mark.parametrize("distances", [False, True])
@@ -216,15 +216,15 @@ def test_a_head_down_to_its_vectors(page: Page, tmp_path: Path, distances: bool)
     run = run_of(WORDS)
     vectors = vectors_of(run, distances=distances)
     opened_from_disk(page, tmp_path, neuron_page(run, vectors, 3))
-    assert pressed(page) == ["Neuron L1 H2"]
+    assert pressed(page) == ["Query-key L1 H2"]
     best = int(vectors.attention[3].argmax())
     expect(page.locator(".numbers .title")).to_contain_text(f"sat (3) → {run.encoding.tokens[best]} ({best})")
     shares = page.locator(".numbers tr.foot").last.locator("td.number")
     assert float(shares.get_attribute("title")) == pytest.approx(float(vectors.attention[3, best]), rel=1e-5)
     page.get_by_role("button", name="L0 H1").click()
-    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
-    assert pressed(page) == ["Curves"]
-    page.get_by_role("button", name="Neuron L1 H2").click()
+    expect(page.locator(".numbers .title")).to_have_text("Attention from sat (3)")
+    assert pressed(page) == ["Head"]
+    page.get_by_role("button", name="Query-key L1 H2").click()
     expect(page.locator(".numbers .title")).to_contain_text("sat (3)")
     assert page.problems == [] and page.requested == [page.url]
 
@@ -268,7 +268,7 @@ def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
     run = caption_of([*HOSTILE[:6], "blue", "[SEP]"])
     maps = run.cross_attention
     opened_from_disk(page, tmp_path, caption_page(run, word=6))
-    assert pressed(page) == ["Curves", "average of all 2 × 3 heads"]
+    assert pressed(page) == ["Head", "average of all 2 × 3 heads"]
     picture = page.locator("#seen canvas")
     expect(picture).to_have_attribute("aria-label", "attention over the picture for “blue”, average of all 2 × 3 heads")
     strongest = int(maps.mean((1, 2))[6].argmax())
@@ -349,7 +349,7 @@ def test_holes_pruned_heads_and_heads_that_are_off(page: Page, tmp_path: Path) -
     gates = run.head_mask.copy()
     gates[0, 1] = 0
     opened(page, tmp_path, dataclasses.replace(run, attention=attention, head_mask=gates), MapView(heads=(0, 1)))
-    expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers")
+    expect(page.locator(".note")).to_contain_text("2 values of H0 are not numbers")
     expect(page.locator(".note")).to_contain_text("H1 is switched off")
     expect(page.get_by_role("button", name="H2, pruned", exact=True)).to_be_disabled()
     assert page.problems == []

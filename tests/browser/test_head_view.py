@@ -151,7 +151,7 @@ def test_a_token_shows_its_row_in_exact_numbers(page: Page, address: str) -> Non
     """Hovering a query lists what it looks at, in float32 and not in bytes; hovering a key, who looks at it."""
     opened(page, address)
     query(page, 2).hover()
-    expect(page.locator(".numbers .title")).to_have_text("sat (12) looks at")
+    expect(page.locator(".numbers .title")).to_have_text("Attention from sat (12)")
     exact = page.locator("#exact").inner_text().split()
     numbers = page.locator(".numbers td.number")
     expect(numbers.first).not_to_contain_text("≈")
@@ -160,7 +160,7 @@ def test_a_token_shows_its_row_in_exact_numbers(page: Page, address: str) -> Non
     )
     assert float(numbers.last.get_attribute("title")) == pytest.approx(1, abs=1e-6)
     page.locator(".column.key .token").nth(1).hover()
-    expect(page.locator(".numbers .title")).to_have_text("Who looks at cat (11)")
+    expect(page.locator(".numbers .title")).to_have_text("Attention to cat (11)")
     expect(numbers.first).not_to_contain_text("≈")
     page.mouse.move(5, 5)
     expect(page.locator(".numbers .title")).to_have_text("Strongest edges")
@@ -173,7 +173,7 @@ def test_selected_tokens_are_added_up(page: Page, address: str) -> None:
     query(page, 4).click()
     page.mouse.move(5, 5)
     until(page, "positions=(11, 14)")
-    expect(page.locator(".numbers .title")).to_have_text("2 tokens look at, added up")
+    expect(page.locator(".numbers .title")).to_have_text("Attention from 2 tokens, added up")
     expect(page.locator(".numbers .number").last).to_have_text("2.0000")
     expect(query(page, 4)).to_have_attribute("aria-selected", "true")
     query(page, 4).press("Escape")
@@ -206,7 +206,7 @@ def test_the_view_by_keyboard(page: Page, address: str) -> None:
     query(page, 0).focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".numbers .title")).to_have_text("Who looks at cat (11)")
+    expect(page.locator(".numbers .title")).to_have_text("Attention to cat (11)")
     page.keyboard.press("Space")
     until(page, "side='key', positions=(11,)")
     page.get_by_role("slider").focus()
@@ -251,7 +251,7 @@ def test_every_row_has_its_strongest_line(page: Page, address: str) -> None:
     expect(page.locator(".note")).to_contain_text("11 of 36 edges")
     assert page.locator(".columns canvas").evaluate(inked) == [True] * 6
     query(page, 1).hover()
-    expect(page.locator(".note")).to_contain_text("all edges of this token, whatever the share")
+    expect(page.locator(".note")).to_contain_text("all edges of this token (threshold ignored)")
 
 
 def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:
@@ -280,7 +280,7 @@ def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:
         ("heads=24", 12, "of 36 edges"),
         ("heads=1", 12, "of 36 edges"),
         ("signed=1", 12, "of 36 edges"),
-        ("holes=1", 12, "2 values of H0 are no numbers and are not drawn"),
+        ("holes=1", 12, "2 values of H0 are not numbers (NaN) and are not drawn"),
     ],
 )
 def test_unusual_maps_are_drawn(page: Page, address: str, query_string: str, tokens: int, note: str) -> None:
@@ -418,7 +418,7 @@ def test_unusual_matrices_are_drawn(page: Page, address: str, query_string: str)
     """One token, hostile and strange texts, holes and signs: the map is there, holes are named, nothing runs."""
     opened(page, address, f"mode=matrix&{query_string}")
     if query_string == "holes=1":
-        expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers and are crossed out")
+        expect(page.locator(".note")).to_contain_text("2 values of H0 are not numbers (NaN) and are crossed out")
     page.locator("canvas.matrix").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tooltip")).to_contain_text("attention")
@@ -549,7 +549,7 @@ def test_heads_together_are_one_map_with_a_name(page: Page, address: str, mode: 
     expect(page.locator(".note")).to_contain_text("average of all")
     if mode == "curves":
         query(page, 2).hover()
-        expect(page.locator(".numbers .title")).to_have_text("sat (12) looks at")
+        expect(page.locator(".numbers .title")).to_have_text("Attention from sat (12)")
         numbers = page.locator(".numbers td.number")
         expect(numbers.first).not_to_contain_text("≈")
         assert float(numbers.last.get_attribute("title")) == pytest.approx(1, abs=1e-6)
@@ -566,7 +566,7 @@ def test_queries_and_keys_need_not_be_the_same(page: Page, address: str) -> None
     expect(page.locator(".column.key .token")).to_have_count(16)
     page.locator(".column.key .token").nth(15).click()
     until(page, "side='key', positions=(15,)")
-    expect(page.locator(".numbers .title")).to_have_text("Who looks at row 3, column 3 (15)")
+    expect(page.locator(".numbers .title")).to_have_text("Attention to row 3, column 3 (15)")
     opened(page, address, "patches=1&mode=matrix")
     page.locator("canvas.matrix").focus()
     for key in ("ArrowRight", "End", "ArrowDown"):

@@ -63,6 +63,6 @@ def test_a_point_opens_its_head(app: str, page: Page) -> None:
     box = point.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.get_by_role("heading", name="Who looks at whom?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Attention")).to_be_visible()
     expect(page.locator("button.cell.selected")).to_have_count(1)
     expect(page.locator(".heads [aria-pressed=true]")).to_have_count(1)

@@ -46,7 +46,7 @@ def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     page.wait_for_url(re.compile(r"head=1\.2"))
     length = page.evaluate("history.length")
     page.get_by_role("button", name="See it in Attention").click()
-    expect(page.get_by_role("heading", name="Who looks at whom?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Attention")).to_be_visible()
     page.wait_for_url(re.compile(r"/attention\?.*head=1\.2"))
     expect(page.locator(".view .layer .name")).to_have_text("L1")
     settled(page)

@@ -24,49 +24,51 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, option(f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
-    pair: Annotated[str | None, option("A second text.")] = None,
+    out: Annotated[Path, option(f"Output file; its ending selects the kind: {', '.join(FILE_KINDS)}.")],
+    pair: Annotated[str | None, option("Second text.")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    layer: Annotated[int | None, option("Which layer; layers count from zero.", min=0)] = None,
-    head: Annotated[list[int] | None, option("A head of it, may be given again.", min=0)] = None,
-    mode: Annotated[Literal["curves", "matrix"], option("How heads are drawn.")] = "curves",
+    layer: Annotated[int | None, option("Layer, numbered from 0.", min=0)] = None,
+    head: Annotated[list[int] | None, option("Head of the layer; may be repeated.", min=0)] = None,
+    mode: Annotated[Literal["curves", "matrix"], option("Drawing of the heads.")] = "curves",
     show: Annotated[
-        Literal["attention", "gradient", "product", "brought"],
-        option("What a value is; product is of the first two, brought how long a vector attention brings."),
+        Literal["attention", "gradient", "product", "norm", "brought"],
+        option("Value: product is attention times gradient; norm is value-weighted attention, formerly brought."),
     ] = "attention",
     target: Annotated[
-        str | None, option(f"What a gradient explains: {shared.TARGET_FORMS}. Default: the best guess.")
+        str | None, option(f"Target of the gradient: {shared.TARGET_FORMS}. Default: the top guess.")
     ] = None,
-    part: Annotated[str, option("all, or from which text to which, as in 'A to B'.")] = "all",
-    hide_special: Annotated[bool, option("Without [CLS] and [SEP].", "--hide-special")] = False,
-    words: Annotated[bool, option("Between words, not pieces.", "--words")] = False,
+    part: Annotated[str, option("Sentences of queries and keys: all, or such as 'A to B'.")] = "all",
+    hide_special: Annotated[bool, option("Leave out [CLS] and [SEP].", "--hide-special")] = False,
+    words: Annotated[bool, option("Map between words instead of word pieces.", "--words")] = False,
     renormalise: Annotated[bool, option("Rescale rows to 1 where tokens are left out.", "--renormalise")] = False,
-    row_share: Annotated[float, option("Share of each row that the curves hold.", "--kept", min=0.05, max=1.0)] = 0.7,
+    row_share: Annotated[
+        float, option("Share of each row that the drawn curves add up to.", "--kept", min=0.05, max=1.0)
+    ] = 0.7,
     combine: Annotated[
         Literal["average", "maximum", "weighted"] | None,
-        option("One map of the chosen heads, of the layer, or without --layer of all."),
+        option("Combine the chosen heads, the layer, or without --layer all heads into one map."),
     ] = None,
-    weights: Annotated[str, option("As in 2,1,0.5: one for each head; without it, by importance.")] = "",
+    weights: Annotated[str, option("Weights of the heads, such as 2,1,0.5; default: by gradient importance.")] = "",
     neuron: Annotated[
-        int | None, option("Show how this query's attention is computed; [CLS] is at 0.", min=0, metavar="POSITION")
+        int | None, option("Query-key view of the query at this position; [CLS] is at 0.", min=0, metavar="POSITION")
     ] = None,
-    other_text: Annotated[
-        str | None, option("Another text: what it gives, minus what TEXT gives.", "--against")
+    other_text: Annotated[str | None, option("Other text: draws its maps minus those of TEXT.", "--against")] = None,
+    other_pair: Annotated[str | None, option("Second text of the other text.", "--against-pair")] = None,
+    other_model: Annotated[
+        str | None, option("Other model: draws its maps minus those of --model.", "--against-model")
     ] = None,
-    other_pair: Annotated[str | None, option("Its second text.", "--against-pair")] = None,
-    other_model: Annotated[str | None, option("The same with another model.", "--against-model")] = None,
     without_heads: Annotated[
-        str, option("The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
+        str, option("Heads to switch off: draws the difference; such as 0.3,2.11 or 4.* for a layer.")
     ] = "",
     cut: shared.Cuts = "",
-    dark: Annotated[bool, option("On a dark page.", "--dark")] = False,
+    dark: Annotated[bool, option("Dark background.", "--dark")] = False,
     bertviz: Annotated[
         Literal["head", "model", "neuron"] | None,
-        option("Write this view of BertViz as .html instead of the page of Headlight."),
+        option("Write this view of BertViz as .html instead of Headlight's page."),
     ] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Draw where heads look: as a picture, a page, or numbers.
+    """Draw attention maps, and write them as a picture, a page or numbers.
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
@@ -97,15 +99,16 @@ def attention(
     encoding = shared.encode(loaded, text, pair)
     by_importance = combination is not None and combination.by_importance
     model_target = None
-    if show not in UNSIGNED or target is not None or by_importance:
+    quantity = "brought" if show == "norm" else show
+    if quantity not in UNSIGNED or target is not None or by_importance:
         model_target, encoding = _target(loaded, encoding, target)
-    run = bert_core.capture(loaded, encoding, target=model_target, norms=show == "brought")
+    run = bert_core.capture(loaded, encoding, target=model_target, norms=quantity == "brought")
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.existing_heads[layer])[0])
         if not heads:
             raise Refused(f"layer {layer} has no head to draw: all of them are pruned")
-    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, row_share, combination)
+    view = MapView(quantity, part, hide_special, words, renormalise, layer or 0, heads, mode, row_share, combination)
     files: Files = AttentionFiles(run, view, model)
     if neuron is not None:
         view.check_whole("the neuron view")
@@ -115,9 +118,9 @@ def attention(
         if other_text is not None or other_pair is not None:
             texts = other_text or text, other_pair
         second = loaded if other_model is None else shared.load(other_model, device)
-        second_run = _second_run(second, texts, without_heads, norms=show == "brought")
+        second_run = _second_run(second, texts, without_heads, norms=quantity == "brought")
         names = _side_names(texts != (encoding.text, encoding.pair), other_model is not None, bool(without_heads))
-        files = ChangeFiles(Comparison(run, second_run, names, (model, other_model or model), show), view)
+        files = ChangeFiles(Comparison(run, second_run, names, (model, other_model or model), quantity), view)
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", category=UserWarning)
         if bertviz is None:

@@ -166,7 +166,7 @@ function answer(layer, maps) {
       causal: seen.causal,
       sent: !held.has(vectorsName(seen)),
     },
-    limit: asOne ? null : mode === "matrix" ? about.cap : about.limit,
+    limit: mode === "matrix" ? about.cap : about.limit,
     notes: about.notes,
     heads: choice.heads,
     selected: [choice.side, choice.positions],
@@ -328,7 +328,7 @@ function modes() {
     );
   const toVectors = (/** @type {Vectors} */ { layer, head }) =>
     large(
-      `Neuron L${layer} H${head}`,
+      `Query-key L${layer} H${head}`,
       () => {
         mode = "neuron";
         choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
@@ -343,7 +343,7 @@ function modes() {
   };
   group(
     { text: "All heads", act: allHeads, pressed: () => alone },
-    drawn("Curves", "curves"),
+    drawn("Head", "curves"),
     drawn("Matrix", "matrix"),
     ...vectors.map(toVectors),
   );

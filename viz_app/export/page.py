@@ -29,21 +29,20 @@ from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.markup import Theme, render, variables
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
-from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import MapView, ShownMaps, renormalised_attention
+from viz_app.figures.thumbnails import LARGE, pale_thumbnails
+from viz_app.maps import MapView, ShownMaps, curve_limit, renormalised_attention
 
 # Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
 SCRIPT = joined(_FOLDER / "page.js")
-READING = "from the token that looks (query) to the token it looks at (key); each small map has its own colour scale."
+READING = "from the query (left, or row) to the key (right, or column); the small maps share one colour scale."
 NEURON = (
-    "one query on the left, every key on the right. Their vectors are multiplied number by number; the sum, divided by "
-    "the square root of the vector's length, is the score. The softmax of all scores is the attention."
+    "One query on the left, every key on the right. The score is the dot product of their vectors, divided by the "
+    "square root of the head size. The softmax of all scores is the attention."
 )
 NEURON_MISLEADING = (
-    "a single number of a vector has no meaning by itself: rotating queries and keys together leaves every score as it "
-    "is."
+    "A single dimension has no meaning by itself: rotating queries and keys together leaves every score unchanged."
 )
 
 
@@ -72,7 +71,7 @@ class _Sheet:
     maps: ShownMaps
     view: MapView
     summary: str
-    title: str = "Who looks at whom?"
+    title: str = "Attention"
     texts: Sequence[tuple[str, Sequence[str]]] = ()
     reading: str = READING
     misleading: str | None = None
@@ -95,7 +94,9 @@ def attention_page(run: ModelRun, view: MapView | None = None, **options: Unpack
     """
     view = view or MapView()
     combined = None if view.combination is None else view.maps(run)
-    return _render(_run_sheet(run, replace(view, combination=None), combined=combined), **options)
+    sheet = _run_sheet(run, replace(view, combination=None), combined=combined, positions=view.positions)
+    limit = curve_limit(run.select_map(view.quantity), view.quantity)
+    return _render(replace(sheet, limit=limit), **options)
 
 
 def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: Unpack[PageOptions]) -> str:
@@ -130,7 +131,7 @@ def change_page(comparison: Comparison, view: MapView | None = None, **options: 
         maps,
         view,
         ". ".join([size, *comparison.remarks]) + ".",
-        title="What is different?",
+        title="Compare",
         texts=[text for part in comparison.texts for text in _text_lines(*part)],
         reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
         misleading=comparison.misleading,
@@ -218,10 +219,9 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
     # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
-    small = blocks(maps.values, LARGE, signed=maps.signed)
-    scale: dict[str, Any] = {"signed": maps.signed, "limit": None if sheet.limit is None else common_limit(small)}
+    images = pale_thumbnails(maps.values, () if maps.is_change else maps.keys, LARGE, signed=maps.signed)
     titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
-    choice = {"layer": view.layer, "heads": view.heads or (0,), "side": "query"}
+    choice = {"layer": view.layer, "heads": view.heads or (0,), "side": view.side}
     header = attention_view.fixed_header(
         maps.queries, maps.keys, layers=layers, heads=heads, signed=maps.signed, unit=maps.unit
     )
@@ -235,7 +235,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
         "strongest": attention_view.STRONGEST,
         "exact": exact,
         "limit": sheet.limit,
-        "cap": scale["limit"],
+        "cap": images.limit if maps.is_change else None,
         "combined": attention_view.COMBINED,
         "fixed": header,
         "layers": [_layer_data(maps, number) | {"ranks": packed[number][1]} for number in range(layers)],
@@ -245,15 +245,16 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
         "sorts": sheet.sorts,
         "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
     }
-    images = thumbnails(small, LARGE, **scale)
     grid = head_grid.grid_message(
         layers=layers,
         heads=heads,
-        thumbnails=images,
+        thumbnails=images.images,
+        limit=images.limit or None,
+        unit=maps.unit,
+        signed=maps.signed,
         off=maps.off,
         titles=titles,
         existing=maps.existing_heads,
-        **scale,
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}

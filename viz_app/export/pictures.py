@@ -7,7 +7,7 @@ PDF. Texts are drawn literally: no dollar sign starts a formula, and in an SVG t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,10 +38,11 @@ from viz_app.export.drawing import (
 )
 from viz_app.figures.images import faint
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, one_line, page, two_digits
-from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
-from viz_app.maps import MapView, ShownMaps
+from viz_app.figures.thumbnails import pale_thumbnails
+from viz_app.maps import MapView, ShownMaps, curve_limit
 from viz_app.tokens import Token
 
+MIN_SHARE_DIVISOR = 200  # weaker edges of the selected tokens than this part of the strongest are not drawn
 MAX_CURVES = 6000  # in one figure; with more, the curves cannot be told apart and the file is too large to open
 GRID_CELLS = 56  # rows and columns of a small map
 MAX_KEYS = 40  # of the neuron view
@@ -70,7 +71,7 @@ def maps_picture(maps: ShownMaps, view: MapView) -> Figure:
         return grid_picture(maps)
     if view.mode == "matrix":
         return matrix_picture(maps, layer, heads[0])
-    return curves_picture(maps, layer, heads, kept_share=view.kept_share)
+    return curves_picture(maps, layer, heads, kept_share=view.kept_share, side=view.side, positions=view.positions)
 
 
 def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
@@ -87,8 +88,8 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
     holes = np.argwhere(~np.isfinite(values)) + 0.5
     if len(holes):
         axes.plot(holes[:, 1], holes[:, 0], "x", color="#c0392b", markersize=max(cell * 36, 1), mew=0.8)
-    axes.set_xlabel("\n".join(["key: who is looked at", *maps.notes]), color=colours.faint, fontsize=9)
-    axes.set_ylabel("query: who looks", color=colours.faint, fontsize=9)
+    axes.set_xlabel("\n".join(["key (to)", *maps.notes]), color=colours.faint, fontsize=9)
+    axes.set_ylabel("query (from)", color=colours.faint, fontsize=9)
     rows, columns = values.shape
     bottom = MATRIX_MARGIN + rows * cell + 0.08
     scale = figure.add_axes(inches(figure, MATRIX_MARGIN, bottom, min(1.6, columns * cell), 0.1))
@@ -102,10 +103,19 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
     return figure
 
 
-def curves_picture(maps: ShownMaps, layer: int, heads: Sequence[int], *, kept_share: float = 0.7) -> Figure:
+def curves_picture(
+    maps: ShownMaps,
+    layer: int,
+    heads: Sequence[int],
+    *,
+    kept_share: float = 0.7,
+    side: Literal["query", "key"] = "query",
+    positions: Sequence[int] = (),
+) -> Figure:
     """Draw some heads of a layer as curves from the queries, on the left, to the keys, on the right.
 
     kept_share: of each row the strongest curves that hold this share of it are drawn, above 0 to 1.
+    side, positions: of the selected tokens, whose curves alone are drawn, whatever the share.
     Raises Refused for no head, or one that does not exist.
     """
     maps.check(layer, heads)
@@ -117,11 +127,23 @@ def curves_picture(maps: ShownMaps, layer: int, heads: Sequence[int], *, kept_sh
     axes.set(xlim=(0, 1), ylim=(longest, 0))
     axes.axis("off")
     size = min(10.0, row * 72 * 0.66)
-    for side, tokens, x in (("right", maps.queries, -0.03), ("left", maps.keys, 1.03)):
+    for alignment, tokens, x in (("right", maps.queries, -0.03), ("left", maps.keys, 1.03)):
         for place, token in enumerate(tokens):
-            _write_token(axes, (x, place + 0.5), token_label(token), token.side, ha=side, fontsize=size)
-    edges_of_heads = [_strongest_edges(maps.values[layer, head], kept_share) for head in heads]
-    largest = max((float(np.abs(edges[0][2])) for edges in edges_of_heads if edges), default=1.0) or 1.0
+            is_selected = token.position in positions and (alignment == "right") == (side == "query")
+            token_style: dict[str, Any] = {
+                "ha": alignment,
+                "fontsize": size,
+                "weight": "bold" if is_selected else "normal",
+            }
+            _write_token(axes, (x, place + 0.5), token_label(token), token.side, **token_style)
+    selected = [token.position in positions for token in (maps.queries if side == "query" else maps.keys)]
+    edges_of_heads = [
+        _edges_of_tokens(maps.values[layer, head], np.array(selected), side)
+        if any(selected)
+        else _strongest_edges(maps.values[layer, head], kept_share)
+        for head in heads
+    ]
+    largest = curve_limit(maps.values, maps.quantity)
     total = sum(len(edges) for edges in edges_of_heads)
     max_count = max(MAX_CURVES // len(heads), 1)
     for head, edges in zip(heads, edges_of_heads, strict=True):
@@ -129,25 +151,24 @@ def curves_picture(maps: ShownMaps, layer: int, heads: Sequence[int], *, kept_sh
         colour = None if maps.signed else _head_colour(maps, head)
         opacity = 0.35 if (layer, head) in maps.off else 1
         _draw_curves(axes, _limit_edges(edges, max_count), largest, colour, style, opacity)
-    caption = f"strongest {kept_share:.0%} of each row: {total:,} of {len(heads) * maps.values[layer, 0].size:,} edges"
+    scope = "all edges of the selected tokens" if any(selected) else f"strongest {kept_share:.0%} of each row"
+    caption = f"{scope}: {total:,} of {len(heads) * maps.values[layer, 0].size:,} edges"
     left_out = sum(max(len(edges) - max_count, 0) for edges in edges_of_heads)
     if left_out:
         caption += f", the weakest {left_out:,} of them not drawn"
     holes = int((~np.isfinite(maps.values[layer, list(heads)])).sum())
     if holes:
-        caption += f"; {holes:,} values are no numbers"
+        caption += f"; {holes:,} values are not numbers"
     _write_headings(figure, axes, maps, layer, heads)
     write_below(axes, "\n".join([caption, *maps.notes]), colours, 6, x=0.5, ha="center")
     return figure
 
 
 def grid_picture(maps: ShownMaps) -> Figure:
-    """Draw every head as a small map, layer 0 on top; each has its own colour scale, differences share one."""
+    """Draw every head as a small map, layer 0 on top, all on one colour scale."""
     colours = page()
     layers, heads = maps.values.shape[:2]
-    reduced = blocks(maps.values, GRID_CELLS, signed=maps.signed)
-    limit = common_limit(reduced) if maps.is_change else None
-    small = thumbnails(reduced, GRID_CELLS, signed=maps.signed, limit=limit)
+    small, limit = pale_thumbnails(maps.values, () if maps.is_change else maps.keys, GRID_CELLS, signed=maps.signed)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers)
     table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     image: dict[str, Any] = {"cmap": table, "vmin": 0, "vmax": 255, "interpolation": "nearest", "aspect": "auto"}
@@ -166,9 +187,7 @@ def grid_picture(maps: ShownMaps) -> Figure:
     axes.set_yticks(np.arange(layers) + 0.5, labels=[f"L{layer}" for layer in range(layers)])
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=8, colors=colours.faint)
-    scale = "each map has its own colour scale"
-    if limit is not None:
-        scale = f"all on one scale that ends at ±{two_digits(limit)}"
+    scale = f"all on one scale that ends at {'±' if maps.signed else ''}{two_digits(limit)}"
     write_below(axes, "\n".join([f"{maps.unit}, {scale}; rows are queries", *maps.notes]), colours, 5)
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -335,7 +354,7 @@ def _write_headings(figure: Figure, axes: Axes, maps: ShownMaps, layer: int, hea
     """Write the names of both columns of a figure of curves, and above them a legend of the heads or the signs."""
     colours = page()
     style: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8}
-    for x, side, text in ((0.0, "right", "query: who looks"), (1.0, "left", "key: who is looked at")):
+    for x, side, text in ((0.0, "right", "query (from)"), (1.0, "left", "key (to)")):
         offset = (2 if side == "left" else -2, 5)
         axes.annotate(text, (x, 1), offset, ha=side, va="bottom", color=colours.faint, **style)
     names = [maps.title(layer, head) + (" (off)" if (layer, head) in maps.off else "") for head in heads]
@@ -366,6 +385,18 @@ def _strongest_edges(values: np.ndarray, kept_share: float) -> list[Edge]:
     reached = sums >= kept_share * sums[:, -1:] * (1 - 1e-9)
     thresholds = np.take_along_axis(falling, reached.argmax(1)[:, None], 1)
     queries, keys = np.nonzero((sizes >= thresholds) & (sizes > 0))
+    order = np.argsort(-sizes[queries, keys], kind="stable")
+    return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
+
+
+def _edges_of_tokens(values: np.ndarray, selected: np.ndarray, side: Literal["query", "key"]) -> list[Edge]:
+    """Return all edges from the selected queries or to the selected keys that are not 0, in descending order.
+
+    selected: bool, of the rows or the columns of the values.
+    """
+    is_selected = selected[:, None] if side == "query" else selected[None]
+    sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)) * is_selected
+    queries, keys = np.nonzero(sizes > sizes.max() / MIN_SHARE_DIVISOR)
     order = np.argsort(-sizes[queries, keys], kind="stable")
     return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
 

@@ -11,7 +11,7 @@ import numpy as np
 from bert_core.csv_cells import safe_cell
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
-from viz_app.maps import ShownMaps
+from viz_app.maps import COLUMNS, ShownMaps
 
 MAX_CSV_LINES = 4_000_000  # 12 heads of 512 tokens; more than any spreadsheet opens
 
@@ -60,7 +60,15 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
     edits = [safe_cell("; ".join(maps.edits))] if maps.edits else []
     names = ["heads"] if maps.combined_name else ["layer", "head"]
     return _csv(
-        [*names, "query_position", "query", "key_position", "key", maps.quantity, *["edits"] * len(edits)],
+        [
+            *names,
+            "query_position",
+            "query",
+            "key_position",
+            "key",
+            COLUMNS.get(maps.quantity, maps.quantity),
+            *["edits"] * len(edits),
+        ],
         (
             [*([maps.combined_name] if maps.combined_name else [layer, head]), *query, *key, value, *edits]
             for layer, head in selected
@@ -73,12 +81,12 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
 def maps_npz(maps: ShownMaps) -> bytes:
     """Return all maps with the tokens of their rows and columns, as an NPZ that `numpy.load` reads without pickle.
 
-    Arrays: attention, gradient, product or brought (layer, head, query, key) float32; queries, keys; query_positions,
+    Arrays: attention, gradient, product or norm (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (number of heads that are off, 2). A map of several heads has shape (query, key), and `heads`
     describes it. `edits` describes the edits of the model, if there are any.
     """
     arrays = {
-        maps.quantity: maps.values[0, 0] if maps.combined_name else maps.values,
+        COLUMNS.get(maps.quantity, maps.quantity): maps.values[0, 0] if maps.combined_name else maps.values,
         "query_positions": np.array([token.position for token in maps.queries]),
         "key_positions": np.array([token.position for token in maps.keys]),
     }

@@ -60,8 +60,8 @@ def attention_heatmap(
     # The map belongs to axes with the full tokens, for the hover text; over them lie the visible axes, whose labels are
     # shortened, and thinned where they would overlap.
     domain = {"constrain": "domain", "scaleanchor": "x", "scaleratio": 1, "constraintoward": "top"}
-    key_axis = {"side": "bottom", "title": {"text": "key: who is looked at"}}
-    query_axis = {"side": "left", "title": {"text": "query: who looks"}}
+    key_axis = {"side": "bottom", "title": {"text": "key (to)"}}
+    query_axis = {"side": "left", "title": {"text": "query (from)"}}
     # An annotation, because the title of a plotly figure of this height does not stay at one place.
     title_style = {"font": {"size": sized(17, 22)}, "yshift": sized(64, 76), **TOP_LEFT}
     layout = {

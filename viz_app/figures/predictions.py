@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
 from viz_app.figures.primitives import bars, frame, mirrored_bars, require_equal_lengths, ticks_at, vertical_line
-from viz_app.figures.style import page, plain, sized, token_font, two_digits
+from viz_app.figures.style import SENTENCE_TINTS, page, plain, sized, token_font, two_digits
 
 LONGEST_LABEL = 18
 MAX_LABELS = 60  # tokens under a figure
@@ -32,6 +32,21 @@ def prediction_bars(
     _check(numbers)
     limit = (max(numbers, default=1.0) if largest is None else largest) or 1.0
     return bars(labels, series, title="probability", limits=(0, 1.02 * limit), longest=LONGEST_LABEL)
+
+
+def paired_bars(labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> go.Figure:
+    """Draw words for masks as horizontal bars, with one bar for each of at most two sides in the tints A and B.
+
+    series: name of a side -> (word,) probabilities.
+    Raises ValueError if the lengths differ or a probability is outside 0 to 1.
+    """
+    numbers = [number for values in series.values() for number in values]
+    _check(numbers)
+    line = {"color": page().faint, "width": 1}
+    tints = [SENTENCE_TINTS[side].colours()[0] for side in ("A", "B")][-len(series) :]
+    fills = {name: {"color": tint, "line": line} for name, tint in zip(series, tints, strict=True)}
+    limits, axis = (0, 1.02 * (max(numbers, default=1.0) or 1.0)), {"nticks": 3, "tickangle": 0}
+    return bars(labels, series, title="", fills=fills, limits=limits, longest=LONGEST_LABEL, legend=True, axis=axis)
 
 
 def answer_bars(

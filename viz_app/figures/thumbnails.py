@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-SHARE_BELOW = 0.99  # of the values, the end of a common scale of colours
+from viz_app.tokens import Token
+
+SHARE_BELOW = 0.995  # of the values, the end of a common scale of colours
 MIDDLE = 128  # the byte of 0 in a signed picture
+PALE = 0.2  # strength of the colours of [CLS] and [SEP] columns, to which many heads attend by default
 SMALL, LARGE = 28, 64  # rows and columns of a picture beside another one, and of one that has the page for itself
+
+
+class Thumbnails(NamedTuple):
+    """Small maps of all heads on one scale. images: as `thumbnails` returns them. limit: where the colours end."""
+
+    images: np.ndarray
+    limit: float
+
+
+def pale_thumbnails(
+    values: np.ndarray, keys: Sequence[Token], size: int = SMALL, *, signed: bool = False
+) -> Thumbnails:
+    """Return small maps of all heads on one scale, with the columns of special tokens pale if there are others.
+
+    The scale is that of the other columns, since [CLS] and [SEP] get most of the attention.
+    values: (layer, head, query, key). keys: tokens of the columns; none if no column is pale.
+    size, signed: as for `thumbnails`.
+    """
+    special_keys = np.array([token.side is None for token in keys] or [False] * values.shape[-1])
+    special_keys &= not special_keys.all()
+    limit = common_limit(blocks(values[..., ~special_keys], size, signed=signed))
+    pale = np.where(special_keys, PALE * values.clip(-limit, limit), values)
+    return Thumbnails(thumbnails(pale, size, signed=signed, limit=limit), limit)
 
 
 def thumbnails(
@@ -49,9 +77,9 @@ def blocks(values: np.ndarray, size: int = SMALL, *, signed: bool = False) -> np
 
 
 def common_limit(values: np.ndarray) -> float:
-    """A value for the end of the colours, for maps on one scale of which few values are large.
+    """Return a value for the end of the colours, for maps on one scale of which few values are large.
 
-    One value in a hundred is larger, of those that are numbers; 0 where nothing is, and the largest where that is less.
+    One finite value in two hundred is larger. Returns 0 if there are none, and the largest value if this one is 0.
     """
     sizes = np.abs(values[np.isfinite(values)])
     if not sizes.size:

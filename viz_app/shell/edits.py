@@ -46,7 +46,7 @@ def with_edits(
     encoding, original: the text with and without the words `masked` masked. off: heads that are off.
     """
     state, model = st.session_state, loaded
-    for kind, notice in (("cut", translate("Nothing is cut.")), ("scaled", translate("No neuron is scaled."))):
+    for kind, notice in (("cut", translate("No attention is blocked.")), ("scaled", translate("No neuron is scaled."))):
         try:
             changed = edited(model, state[kind])
             check_edits(changed, len(encoding))
@@ -59,7 +59,7 @@ def with_edits(
     try:
         return edited(model, [_patch(model, state.put, _source(model, encoding, original, masked), encoding, off)])
     except Refused as error:
-        notice = translate("Nothing is put in.")
+        notice = translate("No patch is active.")
         st.warning(with_help(f"{error_sentence(error)} {notice}"), icon=":material/conversion_path:")
         state.put = None
         return model
@@ -95,7 +95,7 @@ def _patch(
 def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     """Write a line for each kind of edits, with a button that removes them."""
     all_tokens, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
-    methods = translate("the rest of the row grows"), translate("the rest stays as it was")
+    methods = translate("the rest of the row is renormalised"), translate("the rest is unchanged")
     words = {word: translate(word) for word in PUT_WORDS}.__getitem__
     cuts, scaled, patches = [], [], []
     for edit in edits:
@@ -106,9 +106,9 @@ def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
             scaled.append(scaled_in_words(edit, neuron=neuron, off=translate("off")))
         elif isinstance(edit, ActivationPatch):
             patches.append(escape_markdown(put_in_words(edit, encoding, translate_word=words)))
-    _write_edits("cut", cuts, translate("Cut: {names}"), "content_cut", "arrows_cut")
+    _write_edits("cut", cuts, translate("Blocked attention: {names}"), "content_cut", "arrows_cut")
     _write_edits("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
-    _write_edits("put", patches, translate("Put in: {names}"), "conversion_path", "part_put_in")
+    _write_edits("put", patches, translate("Patched: {names}"), "conversion_path", "part_put_in")
 
 
 def _write_edits(kind: str, names: list[str], sentence: str, icon: str, key: str) -> None:

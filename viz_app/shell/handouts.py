@@ -169,7 +169,7 @@ def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
         is_one_head = "head" in view.address
         map_view = MapView(layer=layer, heads=(head,) if is_one_head else ())
         heads = f"L{layer} H{head}" if is_one_head else translate("all heads", tag=tag)
-        alt = translate("Who looks at whom: {heads}", tag=tag).format(heads=heads)
+        alt = translate("Attention of {heads}", tag=tag).format(heads=heads)
         yield Picture(picture_bytes(maps_picture(map_view.maps(run), map_view), "svg"), alt)
 
 

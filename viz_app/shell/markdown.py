@@ -13,6 +13,7 @@ from viz_app.glossary import first_uses
 from viz_app.lessons.checks.context import Unsuitable
 from viz_app.shell.language import language, translate
 from viz_app.streamlit_compat import is_in_script_run
+from viz_app.tokens import Token
 
 PAGE = "_page"  # session key of the path of the page
 SPECIAL_TOKENS = "_special_tokens"  # session key of those of the selected model
@@ -30,6 +31,11 @@ def escape_markdown(text: str) -> str:
     # Streamlit makes a link of an address even if it is escaped: an invisible joiner prevents it.
     unlinked = re.sub(r"(?=://|@)|(?<=www)(?=\.)", "\u2060", text, flags=re.IGNORECASE)
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", unlinked)
+
+
+def quoted(token: Token) -> str:
+    """Return a token and its position in Markdown."""
+    return f"“{escape_markdown(token.text)}” ({token.position})"
 
 
 def special_tokens() -> SpecialTokens:

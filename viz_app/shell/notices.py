@@ -90,8 +90,8 @@ def show_attention_cautions(run: ModelRun) -> None:
     if caution.mostly_special:
         write_note(
             f":material/warning: {caution.to_cls + caution.to_sep:.0%} of all attention goes to [CLS] "
-            f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect: attention alone "
-            "overrates them."
+            f"({caution.to_cls:.0%}) and [SEP] ({caution.to_sep:.0%}), where it has little effect. Attention weights "
+            "alone overstate the importance of these tokens."
         )
 
 

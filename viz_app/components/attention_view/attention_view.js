@@ -72,13 +72,13 @@ function mount(root, tip) {
   under.append(view.keep, view.note);
 
   const titles = element("div", "titles");
-  titles.append(element("span", "", "query: who looks"), element("span", "", "key: who is looked at"));
+  titles.append(element("span", "", "query (from)"), element("span", "", "key (to)"));
   view.stage = element("div", "stage");
   view.columns = element("div", "columns");
   view.canvas = element("canvas");
   view.canvas.setAttribute("aria-hidden", "true");
-  view.query = column("query", "Queries: who looks");
-  view.key = column("key", "Keys: who is looked at");
+  view.query = column("query", "Queries (from)");
+  view.key = column("key", "Keys (to)");
   view.columns.append(view.query, view.canvas, view.key);
   view.stage.append(view.columns);
   view.curves = element("div", "curves");

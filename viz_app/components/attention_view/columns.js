@@ -10,6 +10,8 @@ import { colourOf, isNeuron, tokens } from "./shown.js";
 /** @import { Side, Token } from "../messages.d.ts" */
 /** @import { Struck, Sum, View } from "./view.d.ts" */
 
+const STRONGEST_STRIPE = 0.55; // opacity, on which text has a contrast of 4.5 in every colour of a head
+
 /**
  * @param {Side} side
  * @param {string} name
@@ -194,12 +196,12 @@ function showToken(view, { side, index, node }) {
  */
 export function swatches(view, found, index) {
   if (!found.length) return "";
-  const largest = Math.max(...found.map(({ total }) => peak(total))) || 1;
+  const largest = view.header.limit || Math.max(...found.map(({ total }) => peak(total))) || 1;
   const stripes = found.map(({ head, total }, i) => {
     const share = Math.min(Math.abs(total[index]) / largest, 1) || 0;
     const at = (/** @type {number} */ n) => `${((100 * n) / found.length).toFixed(1)}%`;
     const colour = colourOf(view, head, total[index]).join(" ");
-    return `rgb(${colour} / ${(0.75 * share).toFixed(3)}) ${at(i)} ${at(i + 1)}`;
+    return `rgb(${colour} / ${(STRONGEST_STRIPE * share).toFixed(3)}) ${at(i)} ${at(i + 1)}`;
   });
   return `linear-gradient(to right, ${stripes.join(", ")})`;
 }

@@ -1,4 +1,4 @@
-// The heads as curves from the tokens that look to those that are looked at.
+// The heads as curves from queries to keys.
 
 import { sized } from "./canvas.js";
 import { byStrength, keptEdges, lightened, line, peak } from "./maps.js";
@@ -21,12 +21,8 @@ export function drawCurves(view) {
   context.lineCap = "round";
   const active = activeTokens(view);
   const drawn = drawnHeads(view).map((head) => ({ head, edges: edgesOf(view, head, active) }));
-  // All curves on one scale: that of the heads, or of what is looked at, so that a weak row can be read too.
-  const strongest = drawn.map(({ head, edges: { list } }) => {
-    if (!active) return peak(mapOf(view, head).maxima);
-    return list.length ? Math.abs(list[list.length - 1][2]) : 0;
-  });
-  const largest = (!active && header.limit) || Math.max(...strongest, 0) || 1;
+  // One scale for all heads and tokens: a weak edge is thin beside a strong one that is drawn elsewhere.
+  const largest = header.limit || Math.max(...drawn.map(({ head }) => peak(mapOf(view, head).maxima)), 0) || 1;
   for (const { head, edges } of drawn) {
     const dashed = drawn.length > 1 && edges.list.length < 1500;
     context.setLineDash(dashed ? DASH_PATTERNS[(head + Math.floor(head / 12)) % 4] : []);
@@ -129,13 +125,13 @@ function strokes(context, view, head, list, largest, width) {
 function said(view, active, drawn) {
   const told = [];
   if (active)
-    told.push(`all edges of ${active.indices.length > 1 ? "these tokens" : "this token"}, whatever the share`);
+    told.push(`all edges of ${active.indices.length > 1 ? "these tokens" : "this token"} (threshold ignored)`);
   else {
     const shown = drawn.reduce((sum, { edges }) => sum + edges.shown, 0);
     const all = drawn.reduce((sum, { head }) => sum + mapOf(view, head).bytes.length, 0);
     told.push(`${shown.toLocaleString("en")} of ${all.toLocaleString("en")} edges`);
   }
   const left = drawn.reduce((sum, { edges }) => sum + edges.left, 0);
-  if (left) told.push(`${left.toLocaleString("en")} weakest not drawn`);
+  if (left) told.push(`${left.toLocaleString("en")} weakest visible edges not drawn`);
   return told;
 }

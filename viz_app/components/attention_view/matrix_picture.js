@@ -48,12 +48,12 @@ export function drawMatrix(view) {
   context.fillStyle = style.faint;
   context.textAlign = "center";
   context.textBaseline = "bottom";
-  context.fillText("key: who is looked at", margin.left + area.width / 2, height - 2);
+  context.fillText("key (to)", margin.left + area.width / 2, height - 2);
   context.save();
   context.translate(2, top + area.height / 2);
   context.rotate(-Math.PI / 2);
   context.textBaseline = "top";
-  context.fillText("query: who looks", 0, 0);
+  context.fillText("query (from)", 0, 0);
   context.restore();
 
   const [low, bar, high] = view.legend;

@@ -29,7 +29,7 @@ export function note(view, of) {
     const holes = header.holes[head];
     if (!holes) continue;
     const how = isMatrix(view) ? "crossed out" : "not drawn";
-    said.push(`${holes} values of ${headName(view, head)} are no numbers and are ${how}`);
+    said.push(`${holes} values of ${headName(view, head)} are not numbers (NaN) and are ${how}`);
   }
   said.push(...header.notes);
   const text = said.join(" · ");

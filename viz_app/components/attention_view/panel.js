@@ -24,7 +24,7 @@ export function showNumbers(view, active, found) {
 /** @param {View} view */
 function strongestNumbers(view) {
   const { header } = view;
-  const title = element("div", "title", header.strongest.length ? "Strongest edges" : "Nothing but zeros");
+  const title = element("div", "title", header.strongest.length ? "Strongest edges" : "All values are zero");
   const grid = element("table");
   const several = header.drawn.length > 1;
   for (const [head, query, key, number] of header.strongest) {
@@ -49,7 +49,7 @@ function lineNumbers(view, active, found) {
   const here = tokens(view, active.side);
   const there = tokens(view, other(active.side));
   const [first] = active.indices;
-  title.append(...sentence(active, here[first]));
+  title.append(...sentence(header.unit, active, here[first]));
   const strength = (/** @type {number} */ i) => found.reduce((sum, { total }) => sum + (Math.abs(total[i]) || 0), 0);
   const order = there.map((_, i) => i).sort((a, b) => strength(b) - strength(a) || a - b);
   // More heads than have room beside each other are averaged; each one's number is in the tooltip.
@@ -89,16 +89,17 @@ function lineNumbers(view, active, found) {
 }
 
 /**
+ * @param {string} unit
  * @param {Active} active
  * @param {Token} first of the active tokens
  */
-function sentence({ side, indices }, [text, position]) {
+function sentence(unit, { side, indices }, [text, position]) {
   const several = indices.length > 1;
   const quoted = element("b", "", several ? `${indices.length} tokens` : shortened(text, 30));
   quoted.dir = "auto";
   const at = several ? "" : ` (${position})`;
   const sum = several ? ", added up" : "";
-  return side === "query" ? [quoted, `${at} look${sum ? "" : "s"} at${sum}`] : ["Who looks at ", quoted, at + sum];
+  return [`${unit.charAt(0).toUpperCase()}${unit.slice(1)} ${side === "query" ? "from" : "to"} `, quoted, at + sum];
 }
 
 /**

@@ -1,13 +1,11 @@
 """The page Attention: the attention maps of all heads, and those of the selected heads in detail."""
 
 from bert_core.analysis import patterns
-from bert_core.records import MAPS
 from bert_core.refused import Refused
-from viz_app.maps import HEAD_SELECTIONS, UNITS
-from viz_app.shell.heads import VIEWS
 from viz_app.shell.params import Page, Param, select, toggle
 from viz_app.texts import page_texts
 
+TEXTS = page_texts("attention")
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
 
@@ -28,40 +26,18 @@ def write_weights(weights: tuple[float, ...]) -> str:
     return ",".join(f"{weight:g}" for weight in weights)
 
 
-view = select("view", VIEWS, "View", default="curves")
-show = select("show", {name: UNITS[name].capitalize() for name in MAPS} | {"brought": "Brought"}, "Show")
-part = select("part", patterns.PARTS, "Between", default="all", widget="selectbox", width=110)
-combine = select(
-    "combine",
-    {name: name.capitalize() for name in ("apart", *patterns.HEAD_COMBINATIONS)},
-    "Several heads",
-    widget="selectbox",
-    width=130,
-)
-head_sort = select("sort", SORTS, "Sort heads", widget="selectbox", width=200)
-layer_sort = select("rows", ROW_SORTS, "Sort layers", widget="selectbox", width=200)
-hide = toggle("hide", "Hide [CLS] and [SEP]")
-words = toggle(  # in the addresses of all pages about a text
-    "words",
-    "Words, not pieces",
-    "Attention to a word is the sum over its pieces; attention from a word is their mean.",
-)
-rescale = toggle(
-    "share",
-    "Rescale rows to 1",
-    "When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
-)
-combined_heads = select(
-    "among",
-    dict(zip(HEAD_SELECTIONS, ("of the chosen heads", "of the whole layer", "of all layers"), strict=True)),
-    "Together",
-    widget="selectbox",
-    width=190,
-    label_visibility="collapsed",
-)
+view = select("view", **TEXTS.control("view"), default="curves")
+show = select("show", **TEXTS.control("show"))
+part = select("part", patterns.PARTS, **TEXTS.control("part"), default="all", widget="selectbox")
+combine = select("combine", **TEXTS.control("combine"), widget="selectbox")
+combined_heads = select("among", **TEXTS.control("among"), widget="selectbox")
 weights: Param[tuple[float, ...]] = Param("weights", (), parse_weights, write_weights)  # empty: by importance
+head_sort = select("sort", SORTS, **TEXTS.control("sort"), widget="selectbox")
+layer_sort = select("rows", ROW_SORTS, **TEXTS.control("rows"), widget="selectbox")
+hide = toggle("hide", **TEXTS.control("hide"))
+words = toggle("words", **TEXTS.control("words"))  # in the addresses of all pages about a text
+rescale = toggle("share", **TEXTS.control("share"))
 
-TEXTS = page_texts("attention")
 PAGE = Page(
     TEXTS,
     ":material/grid_view:",

@@ -1,4 +1,4 @@
-"""The control that cuts attention edges: from which queries, to which keys, in which heads."""
+"""The control that blocks attention edges: from which queries, to which keys, in which heads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bert_core.edits import AttentionKnockout
 from bert_core.refused import Refused
 from bert_core.run.inputs import check_edits
 from viz_app.components.attention_view import ViewChoice
-from viz_app.pages.attention import words
+from viz_app.pages.attention import TEXTS, words
 from viz_app.shell.edits import add_knockouts
 from viz_app.shell.markdown import error_sentence
 from viz_app.shell.params import Param, select
@@ -18,17 +18,11 @@ from viz_app.shell.view import write_note
 OPEN_KEY = "cut_open"  # whether the popover is open
 PREFILLED = "_cut_of"  # the tokens with which the control was filled in last
 POPOVER_HEIGHT = 480  # pixels
-KEEP_ROWS = "Stays as it was"
-REMAINDER_NOTES = {
-    "grows": "These tokens are out of sight: the others of each row share the attention that is left (-inf among the "
-    "scores).",
-    "stays": "What these arrows bring is taken away, and the row sums to less than 1.",
-}
 
-queries: Param[list[int]] = Param("cut_from", list, widget="multiselect", label="From the tokens that look")
-keys: Param[list[int]] = Param("cut_to", list, widget="multiselect", label="To those they look at")
-scope = select("cut_in", ("heads", "layer", "all"), "In")
-remainder = select("cut_rest", {"grows": "Grows", "stays": KEEP_ROWS}, "The rest of the row")
+queries: Param[list[int]] = Param("cut_from", list, widget="multiselect", **TEXTS.control("cut_from"))
+keys: Param[list[int]] = Param("cut_to", list, widget="multiselect", **TEXTS.control("cut_to"))
+scope = select("cut_in", **TEXTS.control("cut_in"))
+remainder = select("cut_rest", **TEXTS.control("cut_rest"))
 
 
 def draw_knockouts(selection: Selection, choice: ViewChoice) -> None:
@@ -42,7 +36,7 @@ def draw_knockouts(selection: Selection, choice: ViewChoice) -> None:
         queries.set([] if side == "key" else selected)
         keys.set(selected if side == "key" else [])
     with st.popover(
-        "Cut arrows", icon=":material/content_cut:", width="content", key=OPEN_KEY, on_change="rerun"
+        TEXTS["knockout.open"], icon=":material/block:", width="content", key=OPEN_KEY, on_change="rerun"
     ) as popover:
         if not popover.open:
             # The browser places a popover by its height at the moment it opens.
@@ -50,17 +44,19 @@ def draw_knockouts(selection: Selection, choice: ViewChoice) -> None:
             return
         names = [f"{token} ({position})" for position, token in enumerate(tokens)]
         for tokens_control in (queries, keys):
-            tokens_control(options=range(len(tokens)), placeholder="every token", format_func=names.__getitem__)
+            tokens_control(
+                options=range(len(tokens)), placeholder=TEXTS["knockout.every"], format_func=names.__getitem__
+            )
         heads = ", ".join(f"H{head}" for head in choice.heads)
         scopes = {"heads": f"L{choice.layer} {heads}", "layer": f"All heads of L{choice.layer}", "all": "All layers"}
         scope(format_func=scopes.__getitem__)
-        write_note(REMAINDER_NOTES[remainder()])
+        write_note(TEXTS[f"knockout.{remainder()}"])
         knockout, problem = _selected_knockout(selection, choice)
         if problem:
             st.caption(f":orange[{problem}]")
         is_off = knockout is None
         st.button(
-            "Cut these arrows", type="primary", key="cut_arrows", disabled=is_off, on_click=_cut, args=(knockout,)
+            TEXTS["knockout.block"], type="primary", key="cut_arrows", disabled=is_off, on_click=_cut, args=(knockout,)
         )
 
 
@@ -73,7 +69,7 @@ def _selected_knockout(selection: Selection, choice: ViewChoice) -> tuple[Attent
     """Return what is filled in as a knockout and "", or None and why it is not possible."""
     is_renormalised = remainder.value == "grows"
     if not keys.value and is_renormalised:
-        return None, f"Choose whom they no longer see, or “{KEEP_ROWS}”: of nothing, nothing can grow."
+        return None, TEXTS["knockout.no_keys"]
     layers, heads = None if scope.value == "all" else (choice.layer,), choice.heads if scope.value == "heads" else None
     try:
         knockout = AttentionKnockout(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import streamlit as st
 
@@ -18,6 +18,7 @@ from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import UNITS, UNSIGNED, renormalised_attention
 from viz_app.pages.attention import (
+    TEXTS,
     combine,
     combined_heads,
     head_sort,
@@ -37,13 +38,14 @@ from viz_app.pages.attention.selected_maps import (
     SelectedMaps,
     largest_sink,
     reading,
+    result_sentence,
     selected_maps,
     vectors_of_all_heads,
     vectors_of_head,
 )
 from viz_app.shell import corpus, downloads, frame
 from viz_app.shell.address import publish
-from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
+from viz_app.shell.heads import choose_head, choose_view, open_head
 from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection
@@ -52,14 +54,16 @@ from viz_app.shell.view import View, write_note
 from viz_app.shell.work import cached
 
 SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
-SORT_NOTES = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.")
-SORT_NOTES["role"] = (
-    " In each layer heads of one role stand together, those without one last: hover over one for its name."
+SINK = (
+    "**Why do so many heads attend to {token}?** {heads} of {all} heads give it more than half of their attention "
+    "({attention:.0%} on average), but it contributes only {weighted:.0%} of their value-weighted attention. Its value "
+    "vector is short, so attending to it changes little: it acts as an attention sink (no-op)."
 )
-WEIGHTS_HELP = (
-    "A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how sensitive the answer is to the "
-    "head."
+STRONG_SINK = (
+    "**Why do so many heads attend to {token}?** {heads} of {all} heads give it more than half of their attention "
+    "({attention:.0%} on average), and it contributes {weighted:.0%} of their value-weighted attention."
 )
+OPTIONS = (part, combine, combined_heads, head_sort, layer_sort, hide, words, rescale)
 
 
 def draw(page: View) -> None:
@@ -72,43 +76,41 @@ def draw(page: View) -> None:
     with page.figure():
         _draw_heads(selection, view.value)
     page.exports.append(partial(_draw_export, selection))
-    page.read(reading(maps))
+    page.read(*reading(maps))
     _draw_sink(maps)
     show_attention_cautions(maps.run)
-    _draw_search_button(selection)
-    label = "Attention is not an explanation: test it on this text"
-    st.page_link(frame.streamlit_page("why"), label=label, icon=":material/verified:")
+    _draw_search_button(maps)
+    st.page_link(frame.streamlit_page("why"), label=TEXTS["why"], icon=":material/verified:")
 
 
 def _draw_controls(page: View) -> None:
     is_neuron, is_overview = view.value == "neuron", view.value == "heads"
-    with page.controls(vertical_alignment="top", gap="small"):
+    with page.controls(gap="small"):
         view()
         if not is_neuron:
             show()
-            part(disabled=page.selection.encoding.pair is None)
-            if not is_overview:
+        with page.options(*OPTIONS):
+            if not is_neuron:
+                part(disabled=page.selection.encoding.pair is None)
+            if not (is_neuron or is_overview):
                 combine()
-    with page.controls():
-        sort_names = {name: special_tokens().substitute_in(text) for name, text in SORT_NAMES.items()}
-        head_sort(format_func=sort_names.__getitem__)
-        layer_sort(format_func=sort_names.__getitem__)
-        if is_neuron:
-            return
-        hide()
-        if not is_overview:
-            words()
-        rescale(disabled=show.value != "attention")
-        if combine.value != "apart" and not is_overview:
-            combined_heads()
-            if combine.value == "weighted" and combined_heads.value == "chosen":
-                _draw_weights()
+                if combine.value != "apart":
+                    combined_heads()
+                    if combine.value == "weighted" and combined_heads.value == "chosen":
+                        _draw_weights()
+            sort_names = {name: special_tokens().substitute_in(text) for name, text in SORT_NAMES.items()}
+            head_sort(format_func=sort_names.__getitem__)
+            layer_sort(format_func=sort_names.__getitem__)
+            if is_neuron:
+                return
+            hide()
+            if not is_overview:
+                words()
+            rescale(disabled=show.value != "attention")
 
 
 def _draw_weights() -> None:
-    look: dict[str, Any] = {"placeholder": "by importance, or 2, 1, 0.5", "width": 210, "label_visibility": "collapsed"}
-    text = st.text_input("Weights", write_weights(weights.value), help=WEIGHTS_HELP, **look)
-    weights.set(parse_weights(text))
+    weights.set(parse_weights(st.text_input(value=write_weights(weights.value), **TEXTS.control("weights"))))
 
 
 def _draw_sink(maps: SelectedMaps) -> None:
@@ -117,24 +119,27 @@ def _draw_sink(maps: SelectedMaps) -> None:
     if sink is None:
         return
     token, contribution = sink
-    conjunction = "but only" if contribution.value_weighted < contribution.attention else "and"
+    template = SINK if contribution.value_weighted < contribution.attention else STRONG_SINK
     write_note(
-        f"**Why do so many heads look at {token}?** {contribution.heads} of {contribution.head_count} heads give it "
-        f"more than half of their attention: {contribution.attention:.0%} on average, {conjunction} "
-        f"{contribution.value_weighted:.0%} of the length that they bring comes from there. Where its vector is "
-        "short, a head that has nothing to say can look there and change little."
+        template.format(
+            token=token,
+            heads=contribution.heads,
+            all=contribution.head_count,
+            attention=contribution.attention,
+            weighted=contribution.value_weighted,
+        )
     )
     if maps.quantity == "attention" and not maps.is_neuron_view:
-        button = partial(st.button, "Show the length brought", icon=":material/straighten:", type="tertiary")
+        button = partial(st.button, "Show value-weighted attention", icon=":material/straighten:", type="tertiary")
         button(key="show_brought", on_click=show.set, args=("brought",))
 
 
-def _draw_search_button(selection: Selection) -> None:
+def _draw_search_button(maps: SelectedMaps) -> None:
     """Draw the button that searches a corpus for what the selected head does at the selected token."""
-    choice = view_choice()
+    choice = maps.choice
     token = choice.positions[0] if choice.side == "query" and choice.positions else None
     criterion = "brings" if show.value == "brought" else "looks"
-    corpus.search_button(selection, (choice.layer, choice.heads[0]), similarity=criterion, position=token)
+    corpus.search_button(maps.selection, (choice.layer, choice.heads[0]), similarity=criterion, position=token)
 
 
 @frame.fragment
@@ -153,7 +158,7 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
         left, right = st.columns([1, 2 if page_view == "curves" else 3], gap="medium")
         with left:
             _draw_grid(maps, SMALL, choose_head)
-            draw_knockouts(selection, view_choice())
+            draw_knockouts(selection, maps.choice)
         with right:
             _draw_large_view(maps, cast(Mode, page_view))
     publish()
@@ -167,27 +172,27 @@ def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Draw every head as a thumbnail of at most `size` rows and columns, in the selected order."""
-    existing, (figures, roles) = maps.run.existing_heads, _roles(maps)
+    existing, (figures, roles), choice = maps.run.existing_heads, _roles(maps), maps.choice
     sorts = figures._asdict() | {"role": role_ranks(roles)}
     substitute = maps.selection.encoding.special_tokens.substitute_in
     titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
+    small = maps.thumbnails(size)
     head_grid(
         layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, signed=maps.is_signed,
-        thumbnails=maps.thumbnails(size), mode="select", selected=st.session_state.head, key="grid", on_click=on_click,
+        thumbnails=small.images, limit=small.limit or None, unit=UNITS[maps.quantity], mode="select",
+        selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
         titles=[[substitute(title) for title in row] for row in titles],
         order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
         rows=None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist(),
     )  # fmt: skip
-    write_note(
-        "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
-        + SORT_NOTES.get(head_sort.value, "")
-        + ("" if layer_sort.value == "number" else " The layer with the highest mean comes first.")
-    )
+    sort_notes = {"number": "", "role": TEXTS["sort_notes.role"]}
+    note = TEXTS["grid"] + sort_notes.get(head_sort.value, TEXTS["sort_notes.figure"])
+    write_note(note + ("" if layer_sort.value == "number" else TEXTS["sort_notes.layers"]))
 
 
 def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
     """Draw the selected heads of a layer."""
-    selection, existing, choice = maps.selection, maps.run.existing_heads, view_choice()
+    selection, existing, choice = maps.selection, maps.run.existing_heads, maps.choice
     layer, head = choice.layer, choice.heads[0]
     queries, keys = maps.tokens
     vectors, values, combined = (
@@ -196,24 +201,28 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         maps.combined(layer, choice.heads),
     )
     existing_heads = [number for number in choice.heads if existing[layer, number]]
+    if combined is not None or existing[layer, head]:
+        st.markdown(result_sentence(maps, combined))
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
         vectors=None if vectors is None else Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
-        unit=UNITS[maps.quantity], preload=maps.all_heads(), grid="grid", key="large", on_change=choose_view,
+        unit=UNITS[maps.quantity], limit=maps.limit if mode == "curves" else None, preload=maps.all_heads(),
+        grid="grid", key="large", on_change=choose_view,
     )  # fmt: skip
 
 
 def _draw_export(selection: Selection) -> None:
     """Draw the files of the selected heads in Export."""
-    maps, choice = selected_maps(selection), view_choice()
+    maps = selected_maps(selection)
+    choice = maps.choice
     if view.value == "neuron":
         get_head = partial(vectors_of_head, selection, choice.layer, choice.heads[0])
         downloads.neuron(maps.get_run, get_head, maps.query(choice), selection.loaded.name)
         return
-    as_one = view.value != "heads" and maps.combined(choice.layer, choice.heads) is not None
+    as_one = view.value != "heads" and maps.combined(choice.layer, choice.heads, is_explained=False) is not None
     exported_view = maps.export_view(choice, as_one=as_one)
     if view.value == "heads":
         exported_view = replace(exported_view, heads=())

@@ -19,16 +19,26 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.everywhere import AllMaps, pack_all_maps
 from viz_app.export.page import NEURON, NEURON_MISLEADING
-from viz_app.figures.thumbnails import thumbnails
-from viz_app.maps import UNSIGNED, Combination, MapView
-from viz_app.pages.attention import combine, combined_heads, hide, part, rescale, show, view, weights, words
-from viz_app.shell.markdown import with_help
+from viz_app.figures.style import two_digits
+from viz_app.figures.thumbnails import Thumbnails, pale_thumbnails
+from viz_app.maps import UNITS, UNSIGNED, Combination, MapView, curve_limit
+from viz_app.pages.attention import TEXTS, combine, combined_heads, hide, part, rescale, show, view, weights, words
+from viz_app.shell.heads import view_choice
+from viz_app.shell.markdown import quoted, with_help
+from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.work import cached, wait_for, work
 from viz_app.tokens import Combined, Token
 
 MAX_EMPTY_ROWS = 6  # rows without numbers that are named
+RESULTS = {
+    ("query", True): "**{head}**: {query} attends most to {key}, with {value} of its attention.",
+    ("key", True): "**{head}**: {key} receives the most attention from {query}, {value} of that token's attention.",
+    ("query", False): "**{head}**: from {query}, the largest {quantity} goes to {key}: {value}.",
+    ("key", False): "**{head}**: to {key}, the largest {quantity} comes from {query}: {value}.",
+}
+MAX_RANKED_TOKENS = 64  # of a text for which the head that opens is chosen by its effect, which needs gradients
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,17 @@ class SelectedMaps:
         """Return maps between pieces, (..., query, key), as they are selected: words, part, renormalised."""
         return self.map_view.transform(maps, self.selection.encoding)
 
-    def thumbnails(self, size: int) -> np.ndarray:
+    @property
+    def choice(self) -> ViewChoice:
+        """The layer, heads and tokens of the large view; the head that stands out if none was selected."""
+        return view_choice(_first_head(self))
+
+    @property
+    def limit(self) -> float:
+        """The value of the thickest curve: 1 for attention, and for other quantities the largest of all heads."""
+        return curve_limit(self.values, self.quantity)
+
+    def thumbnails(self, size: int) -> Thumbnails:
         """Return small maps of all heads between pieces. size: maximum of rows and columns."""
         map_view = self.map_view
         pieces = MapView(self.quantity, map_view.part, map_view.hide_special, renormalise=self.is_renormalised)
@@ -99,21 +119,23 @@ class SelectedMaps:
             return None
         return _all_heads(self, replace(self.map_view, mode="curves"))
 
-    def combined(self, layer: int, heads: Sequence[int]) -> Combined | None:
+    def combined(self, layer: int, heads: Sequence[int], *, is_explained: bool = True) -> Combined | None:
         """Return the one map of the selected heads, their layer or all layers; None to draw the heads apart.
 
-        Writes why weights are not possible.
+        is_explained: whether it is written why weights are not possible.
         """
         combination = self.map_view.combination
         if combination is None:
             return None
         if combination.by_importance and self.selection.target is None:
-            show_missing_target(self.selection, "Weights by importance need something to explain")
+            if is_explained:
+                show_missing_target(self.selection, "Weights by importance need something to explain")
             return None
         try:
             whole = _combined(self, combination, self.quantity, layer, tuple(heads))
         except Refused as error:
-            st.info(with_help(f"{error}."))
+            if is_explained:
+                st.info(with_help(f"{error}."))
             return None
         return whole._replace(map=self.select(whole.map))
 
@@ -125,7 +147,13 @@ class SelectedMaps:
             pairs = zip(choice.heads, combination.weights, strict=True)
             combination = replace(combination, weights=tuple(weight for head, weight in pairs if head in existing))
         drawn_view = replace(self.map_view, layer=choice.layer, heads=existing, kept_share=choice.kept_share)
-        return replace(drawn_view, renormalise=self.is_renormalised, combination=combination)
+        return replace(
+            drawn_view,
+            renormalise=self.is_renormalised,
+            combination=combination,
+            side=choice.side,
+            positions=choice.positions,
+        )
 
     @property
     def get_run(self) -> Callable[[], ModelRun]:
@@ -151,7 +179,7 @@ class SelectedMaps:
         if empty:
             names = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MAX_EMPTY_ROWS])
             ending = f" and {len(empty) - MAX_EMPTY_ROWS} more" if len(empty) > MAX_EMPTY_ROWS else ""
-            notes.append(f"no attention is left in the row of {names}{ending}")
+            notes.append(f"no attention remains for {names}{ending}; these rows are empty")
         return notes
 
 
@@ -176,8 +204,29 @@ def largest_sink(maps: SelectedMaps) -> tuple[str, SinkContribution] | None:
 
 
 @cached
-def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> np.ndarray:
-    return thumbnails(pieces.transform(maps.values, maps.selection.encoding), size, signed=maps.is_signed)
+def _first_head(maps: SelectedMaps) -> Head | None:
+    """Return the head with the largest product of attention from the masked words to another word and effect.
+
+    Without a masked word, all words count as queries. None for a text without two words.
+    """
+    selection, encoding = maps.selection, maps.selection.encoding
+    is_word = ~np.array(encoding.special)
+    queries = encoding.mask_positions or tuple(np.flatnonzero(is_word))
+    to_words = np.nan_to_num(maps.run.attention[:, :, list(queries)]) * is_word
+    to_words[..., np.arange(len(queries)), list(queries)] = 0
+    scores = to_words.max(-1, initial=0).mean(-1)
+    if selection.target is not None and len(encoding) <= MAX_RANKED_TOKENS:
+        gate_gradient = selection.run(gradients=True).gate_gradient
+        scores = scores if gate_gradient is None else scores * np.abs(np.nan_to_num(gate_gradient))
+    layer, head = np.unravel_index(scores.argmax(), scores.shape)
+    return (int(layer), int(head)) if scores.any() else None
+
+
+@cached
+def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> Thumbnails:
+    encoding = maps.selection.encoding
+    values, keys = pieces.transform(maps.values, encoding), pieces.tokens(encoding)[1]
+    return pale_thumbnails(values, keys, size, signed=maps.is_signed)
 
 
 @cached
@@ -242,35 +291,43 @@ def _selected_combination() -> Combination | None:
     return Combination(combine.value, combined_heads.value, weights.value if is_weighted else ())
 
 
-def reading(maps: SelectedMaps) -> str:
+def reading(maps: SelectedMaps) -> tuple[str, str]:
     """Return how to read the figure, and how it can mislead."""
     if maps.is_neuron_view:
-        return (
-            f"**How to read this:** {NEURON} This view always shows pieces, and all tokens. "
-            f"**How it can mislead:** {NEURON_MISLEADING}"
-        )
-    start = "**How to read this:** from the token that looks (query) to the token it looks at (key). "
-    if maps.is_signed:
-        return start + (
-            "A value says how the answer would change if this attention weight grew: orange up, blue down. **How it "
-            "can mislead:** a gradient holds for small changes at this text; switching a head off can do something "
-            "else (see Heads)."
-        )
-    if maps.quantity == "brought":
-        return start + (
-            "A value is the length brought: how long the vector is that the head adds from there to the query's "
-            "state, its attention times the length of the key's value after the head's output map. Rows do not add "
-            "up to 1. **How it can mislead:** a length has no direction: vectors of several heads can cancel out, and "
-            "later layers may not use a long one."
-        )
-    sums = "The attention of each query adds up to 1"
-    if maps.is_renormalised:
-        sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
-    elif maps.is_partial:
-        sums += " over all tokens; the part that goes to left-out tokens is missing here"
-    if maps.map_view.combination is not None and maps.map_view.combination.method == "maximum":
-        sums += "; a maximum over heads adds up to 1 or more"
-    return start + (
-        f"{sums}. **How it can mislead:** attention shows where a head looks, not which words led to the prediction; "
-        "much of it goes to [SEP], where it has little effect."
+        return NEURON, NEURON_MISLEADING
+    texts = f"views.{maps.quantity}"
+    sums = []
+    if maps.quantity == "attention":
+        combination = maps.map_view.combination
+        is_maximum = combination is not None and combination.method == "maximum"
+        kinds = {"renormalised": maps.is_renormalised, "partial": maps.is_partial, "maximum": is_maximum, "whole": True}
+        sums = [TEXTS[f"sums.{next(kind for kind, applies in kinds.items() if applies)}"]]
+    return " ".join([*sums, TEXTS[f"{texts}.reading"]]), TEXTS[f"{texts}.misleads"]
+
+
+def result_sentence(maps: SelectedMaps, combined: Combined | None) -> str:
+    """Return a sentence in Markdown with the strongest value of the selected tokens in the selected head.
+
+    The tokens are the selected ones, or else the masked one, or else that with the strongest value.
+    combined: the one map of several heads that is drawn instead.
+    """
+    choice, (queries, keys) = maps.choice, maps.tokens
+    head_map = maps.select(maps.values[choice.layer, choice.heads[0]]) if combined is None else combined.map
+    values = np.nan_to_num(head_map)
+    positions = choice.positions or maps.selection.encoding.mask_positions
+    from_keys = choice.side == "key" and bool(choice.positions)
+    selected = [i for i, token in enumerate(keys if from_keys else queries) if token.position in positions]
+    magnitudes = np.abs(values)
+    if selected:
+        is_selected = np.zeros(values.shape, bool)
+        is_selected[(slice(None), selected) if from_keys else selected] = True
+        magnitudes = np.where(is_selected, magnitudes, -1)
+    query, key = np.unravel_index(magnitudes.argmax(), values.shape)
+    template = "key" if from_keys else "query"
+    return RESULTS[template, maps.quantity == "attention"].format(
+        head=f"L{choice.layer} H{choice.heads[0]}" if combined is None else combined.name,
+        query=quoted(queries[query]),
+        key=quoted(keys[key]),
+        value=two_digits(float(values[query, key])),
+        quantity=UNITS[maps.quantity],
     )

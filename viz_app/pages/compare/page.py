@@ -9,19 +9,22 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
+from bert_core.edits import AttentionKnockout
 from viz_app.comparison import MAX_CHANGES, Comparison
+from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
-from viz_app.figures.style import two_digits
+from viz_app.figures.style import current_look, two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import CHANGES, UNITS, MapView
-from viz_app.pages.compare import compared_with, other_model, other_text, quantity, view
-from viz_app.pages.compare.sides import compared_selections
+from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text, quantity, view
+from viz_app.pages.compare.predictions import draw_predictions
+from viz_app.pages.compare.sides import compared_selections, other_models, prefill_other_text
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.heads import choose_head, choose_view, view_choice
-from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.markdown import escape_markdown, quoted, with_help
 from viz_app.shell.model_names import full_name, models_on_offer
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
@@ -29,12 +32,13 @@ from viz_app.shell.view import View, write_heading, write_note
 from viz_app.shell.work import cached
 
 NAMES = {
-    "masked": ("words shown", "words hidden"),
+    "masked": ("words visible", "words masked"),
     "text": ("this text", "the other text"),
     "model": ("this model", "the other model"),
     "heads": ("all heads on", "some off"),
 }
 NAMES_WITH_EDITS = ("all heads on, nothing changed", "as it is now")
+CHANGE = "**{head}**: the {quantity} from {query} to {key} changes most, {before} → {after} ({names})."
 NUMBER = st.column_config.NumberColumn(format="%.4f")
 
 
@@ -93,43 +97,55 @@ def _summarize(before: Selection, after: Selection, quantity: str, size: int) ->
 
 
 def draw(page: View) -> None:
-    """Draw the difference of every head, that of the selected heads, and the list of the largest changes."""
+    """Draw the predictions of both sides, the difference of every head, and the largest changes."""
     _draw_controls(page)
-    selections = compared_selections(page.selection)
+    with page.figure():
+        selections = compared_selections(page.selection)
     if selections is None:
         end_run()
     is_edited = selections[1].loaded.edits and compared_with.value == "heads"
     sides = Sides(*selections, NAMES_WITH_EDITS if is_edited else NAMES[compared_with.value], quantity.value)
     comparison = sides.comparison()
     changes = sides.summary().changes
-    if comparison.left_out is not None:
-        st.caption(escape_markdown(comparison.left_out))
     with page.figure():
         _draw_heads(sides, view.value)
     page.exports.append(partial(_draw_export, sides))
+    page.read(f"{comparison.reading}.{_row_sums(comparison)}", comparison.misleading)
+    if comparison.left_out is not None:
+        st.caption(escape_markdown(comparison.left_out))
     _draw_list(comparison, changes)
-    sums = ""
-    if comparison.quantity == "attention":
-        removed = comparison.before.edits or comparison.after.edits
-        sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
-    page.read(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
+
+
+def _row_sums(comparison: Comparison) -> str:
+    """Return a sentence with the sum of the changes of a row of attention, or "" for another quantity."""
+    if comparison.quantity != "attention":
+        return ""
+    removed = any(
+        isinstance(edit, AttentionKnockout) and not edit.renormalised
+        for run in (comparison.before, comparison.after)
+        for edit in run.edits
+    )
+    return " The changes of each row sum to 0" + (", except where edges are blocked." if removed else ".")
 
 
 def _draw_controls(page: View) -> None:
-    with page.controls():
-        for control in (compared_with, view, quantity):
-            control()
+    prefill_other_text(page.selection)
+    with page.controls(gap="small"):
+        compared_with()
+        view()
         if compared_with.value == "text":
             other_text()
         if compared_with.value == "model":
-            other_model(options=models_on_offer(), help=full_name(other_model.value))
+            other_model(options=other_models() or models_on_offer(), help=full_name(other_model.value) or "")
+        with page.options(quantity):
+            quantity()
 
 
 def _draw_list(comparison: Comparison, changes: Sequence[Change]) -> None:
     """Draw the list of the largest changes; a click on a row selects its head."""
-    write_heading("Largest changes")
+    write_heading(TEXTS["changes"])
     if not changes:
-        st.info(with_help("Nothing changed in any head."))
+        st.info(with_help(TEXTS["no_change"]))
         return
     heads = [HeadClick(change.layer, change.head) for change in changes]
     st.dataframe(
@@ -157,19 +173,27 @@ def _open_head(click: HeadClick) -> None:
 
 @frame.fragment
 def _draw_heads(sides: Sides, drawn_view: str) -> None:
-    """Draw the difference of every head as a thumbnail, and of the selected heads as a large map, as a fragment.
+    """Draw the predictions, every head as a thumbnail, and the selected heads as a large map, as a fragment.
 
     Streamlit keeps the arguments for as long as the page is open; they hold selections and no runs.
     """
     if view.value != drawn_view:  # a head was opened
         st.rerun()
     comparison, summary = sides.comparison(), sides.summary()
-    if drawn_view == "heads":
-        _draw_thumbnails(sides, comparison.existing_heads, summary)
+    is_overview, is_lecture = drawn_view == "heads", current_look().lecture
+    if is_overview:
+        bars, right = st.columns([1, 2], gap="medium")
+        grid = right
+    elif is_lecture:
+        bars, grid, right = st.columns([2, 2, 5], gap="small")
     else:
-        left, right = st.columns([1, 2 if drawn_view == "curves" else 3], gap="medium")
-        with left:
-            _draw_thumbnails(sides, comparison.existing_heads, summary)
+        left, right = st.columns([1, 2], gap="medium")
+        bars = grid = left
+    with bars:
+        draw_predictions(comparison, sides.before, sides.after)
+    with grid:
+        _draw_thumbnails(sides, comparison.existing_heads, summary)
+    if not is_overview:
         with right:
             _draw_large_map(sides, comparison, summary, cast(Mode, drawn_view))
     publish()
@@ -190,6 +214,7 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
         thumbnails=summary.thumbnails,
         signed=True,
         limit=summary.limit or None,
+        unit=UNITS[CHANGES[sides.quantity]],
         selected=(choice.layer, choice.heads[0]),
         off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
@@ -198,9 +223,8 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
         on_click=_open_head,
     )
     write_note(
-        f"{UNITS[CHANGES[sides.quantity]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
-        f"Changes beyond ±{two_digits(summary.limit)} share the darkest colour; the largest is "
-        f"{two_digits(summary.largest_change)}. Click a head to see it large."
+        f"Orange is more with {sides.names[1]}, blue is less. Changes beyond ±{two_digits(summary.limit)} share the "
+        f"darkest colour; the largest is {two_digits(summary.largest_change)}. Click a head to open it."
     )
 
 
@@ -208,6 +232,8 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
     """Draw the difference of the selected heads of a layer."""
     choice, existing = view_choice(summary.first), comparison.existing_heads
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
+    if existing[choice.layer, choice.heads[0]]:
+        st.markdown(_result_sentence(comparison, choice, before[0], after[0]))
     attention_view(
         (after - before)[0],
         comparison.tokens,
@@ -226,6 +252,21 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
     )
 
 
+def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndarray, after: np.ndarray) -> str:
+    """Return a sentence in Markdown with the largest change of the selected head. before, after: (head, query, key)."""
+    old, new = before[choice.heads[0]], after[choice.heads[0]]
+    query, key = np.unravel_index(np.nan_to_num(abs(new - old)).argmax(), old.shape)
+    return CHANGE.format(
+        head=f"L{choice.layer} H{choice.heads[0]}",
+        quantity=UNITS[comparison.quantity],
+        query=quoted(comparison.tokens[query]),
+        key=quoted(comparison.tokens[key]),
+        before=two_digits(float(old[query, key])),
+        after=two_digits(float(new[query, key])),
+        names=" → ".join(comparison.names),
+    )
+
+
 def _draw_export(sides: Sides) -> None:
     """Draw the files of the visible heads and of the list in Export."""
     comparison, summary = sides.comparison(), sides.summary()
@@ -236,5 +277,7 @@ def _draw_export(sides: Sides) -> None:
         heads=() if view.value == "heads" else tuple(head for head in choice.heads if existing[choice.layer, head]),
         mode="matrix" if view.value == "matrix" else "curves",
         kept_share=choice.kept_share,
+        side=choice.side,
+        positions=choice.positions,
     )
     downloads.changes(sides.comparison, exported_view, comparison.change_rows(summary.changes))

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from viz_app.pages.compare import compared_with, other_model, other_text
+from bert_core.analysis.causes import mask_same_words
+from bert_core.loading import LoadedModel
+from viz_app.access import is_local_server
+from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text
+from viz_app.pages.compare.swaps import guessed_text, swap_word
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import models_on_offer, shown_name
@@ -14,7 +18,29 @@ from viz_app.shell.models import loaded_model
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
 
-EXAMPLE_TEXT = "She closed the window and sat down."
+PREFILLED = "_prefilled_other"  # session key: the other text that the page filled in last
+
+
+def masked_words(current: Selection) -> tuple[int, ...]:
+    """Return the numbers of the words that were masked by a click."""
+    pieces = zip(current.encoding.words, current.encoding.tokens, current.original.tokens, strict=True)
+    return tuple(sorted({word for word, token, piece in pieces if word is not None and token != piece}))
+
+
+def prefill_other_text(current: Selection) -> None:
+    """Set the other text to this one with a word swapped, unless the visitor typed one."""
+    state = st.session_state
+    if compared_with.value != "text" or other_text.value.strip() not in ("", state.get(PREFILLED)):
+        return
+    masked = masked_words(current)
+    text = swap_word(current.original, masked) or guessed_text(current, masked) or ""
+    state[PREFILLED] = text
+    other_text.set(text)
+
+
+def other_models() -> list[str]:
+    """Return the names of the models on offer but the selected one."""
+    return [name for name in models_on_offer() if name != st.session_state.model]
 
 
 def compared_selections(current: Selection) -> tuple[Selection, Selection] | None:
@@ -26,31 +52,31 @@ def compared_selections(current: Selection) -> tuple[Selection, Selection] | Non
     if compared_with.value == "heads":
         if not (current.off or current.loaded.edits):
             layer, head = state.head
-            hint = "All heads are on. Switch some off on the page Heads; then this page shows what changes."
-            example_button(hint, f"Switch L{layer} H{head} off", set_choice, "off", (state.head,))
+            example_button(TEXTS["no_heads_off"], f"Switch L{layer} H{head} off", set_choice, "off", (state.head,))
             return None
         return replace(current, off=()).with_model(current.plain), current
     if compared_with.value == "masked":
         if current.encoding == current.original:
-            show_no_mask(current, "No word is hidden. Click a word above; then this page shows how attention changes.")
+            show_no_mask(current, TEXTS["no_mask"])
             return None
         return replace(current, encoding=current.original, target=None), current
-    loaded, text, pair = current.plain, current.original.text, current.original.pair  # knockouts apply to one text only
     if compared_with.value == "text":
         if not other_text.value.strip():
-            hint = "Type another text to compare with this one."
-            example_button(hint, f"Take “{EXAMPLE_TEXT}”", other_text.set, EXAMPLE_TEXT)
+            example = TEXTS["example_text"]
+            example_button(TEXTS["no_text"], f"Compare with “{example}”", other_text.set, example)
             return None
-        text, pair = other_text.value, None
-    elif other_model.value == state.model:
-        other_models = [name for name in models_on_offer() if name != state.model]
-        if other_models:
-            hint, label = "Both models are the same: choose another one.", escape_markdown(shown_name(other_models[0]))
-            example_button(hint, f"Take {label}", other_model.set, other_models[0])
-        else:
-            st.info(with_help("This is the only model here: load another one under “Another model”."))
+        return current, _other_side(current, current.plain, other_text.value)  # knockouts apply to one text only
+    if other_model.value == state.model:
+        name = escape_markdown(shown_name(state.model))
+        advice = " Load a second one under “Another model” in the sidebar." if is_local_server() else ""
+        st.info(with_help(f"{name} is the only model available here.{advice}"))
         return None
-    else:
-        loaded = loaded_model(other_model.value)
-    original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    return current, replace(current, encoding=original, original=original, target=None).with_model(loaded)
+    return current, _other_side(current, loaded_model(other_model.value), current.original.text)
+
+
+def _other_side(current: Selection, loaded: LoadedModel, text: str) -> Selection:
+    """Return the selection of another text or model, with the same second sentence and the same words masked."""
+    tokenizer = loaded.tokenizer
+    original = tokenizer.encode(text, current.original.pair, max_length=loaded.config.max_position_embeddings)
+    encoding = mask_same_words(tokenizer, original, current.original, masked_words(current))
+    return replace(current, encoding=encoding, original=original, target=None).with_model(loaded)

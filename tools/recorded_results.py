@@ -60,7 +60,7 @@ def record_probes() -> dict[str, Any]:
 def record_finetuning() -> dict[str, Any]:
     """Fine-tune on the example reviews, and compare every kept step with the start."""
     request = FinetuneRequest(
-        MODEL, KINDS["classes"].example_file, "text", "class", epochs=8, learning_rate=3e-4, keep=8, max_length=32
+        MODEL, KINDS["classes"].example_file, "text", "class", epochs=2, learning_rate=3e-4, keep=8, max_length=32
     )
     names = {field.name for field in dataclasses.fields(FinetuneSettings)}
     settings = FinetuneSettings(**{name: value for name, value in vars(request).items() if name in names})

@@ -24,7 +24,7 @@ pruned_percent = replace(
     number("pruned_percent", **TEXTS.control("pruned_percent"), default=30, minimum=0, maximum=100, width=215),
     old_name="going",
 )
-figure = select("figure", **TEXTS.control("figure"), widget="selectbox")
+figure = select("figure", **TEXTS.control("figure"))
 # Without a place in the address.
 sensitivity: Param[float] = Param(
     "lab_below",

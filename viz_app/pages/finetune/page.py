@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import ModelComparison
 from bert_core.refused import Refused
@@ -15,6 +16,7 @@ from bert_core.training.runs import TuningLog
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
+from viz_app.figures.style import current_look
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.finetuning.material import KINDS, Kind
 from viz_app.finetuning.recorded import RecordedRun, recorded_run
@@ -38,7 +40,7 @@ from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
-from viz_app.shell.view import View, chart, write_heading, write_line, write_note
+from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 REFRESH_SECONDS = 1.0  # between two looks at a run
@@ -66,16 +68,16 @@ def draw(page: View) -> None:
         _draw_recorded(page, recorded_run())
         return
     running = run.is_running
+    has_changes = len(run.steps) > 1
     with page.figure():
-        slider, result = st.columns([2, 3], gap="large", vertical_alignment="center")
+        if has_changes:
+            step, result = _draw_step(run.steps)
         left, right = st.columns(2, gap="large")
     with left:
         frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(run.steps))
     page.read(TEXTS["reading"], TEXTS["misleads"])
-    if len(run.steps) > 1:
+    if has_changes:
         try:
-            with slider:
-                step = choose_step(run.steps)
             changes = load_comparison(run, run.steps, step)
         except (Refused, OSError):
             if tuned_step.value in run.steps:
@@ -113,6 +115,15 @@ def draw(page: View) -> None:
     if not running:
         _draw_result(run)
         _draw_deletion(run)
+
+
+def _draw_step(steps: Mapping[int, object]) -> tuple[int, DeltaGenerator]:
+    """Draw the slider of the kept steps; return the step and the place of the sentence about it."""
+    if current_look().lecture:
+        return choose_step(steps), st.empty()
+    slider, result = st.columns([2, 3], gap="large", vertical_alignment="center")
+    with slider:
+        return choose_step(steps), result
 
 
 def choose_step(steps: Mapping[int, object]) -> int:
@@ -153,10 +164,8 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
     """Draw the run that comes with the package."""
     kind = recorded.request.kind
     with page.figure():
-        slider, result = st.columns([2, 3], gap="large", vertical_alignment="center")
+        step, result = _draw_step(recorded.maps)
         left, right = st.columns(2, gap="large")
-    with slider:
-        step = choose_step(recorded.maps)
     divergence, cka = recorded.divergence[step], recorded.cka[step]
     with result:
         write_line(changes_sentence(step, recorded.log, kind, divergence, cka))
@@ -227,11 +236,13 @@ def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
     losses = {"training": ([number for number, _ in log.losses], [loss for _, loss in log.losses])}
     if log.held_out:
         losses["held out"] = curves["loss"]
-    left, right = st.columns(2, gap="small")
-    with left:
-        figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
-        alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
-        chart(figure, key="tuning_losses", alt=alt, min_share=0.4)
+    is_lecture = current_look().lecture  # it has room for one of both
+    left, right = (st.container(),) * 2 if is_lecture else st.columns(2, gap="small")
+    if not (is_lecture and log.held_out):
+        with left:
+            figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
+            alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
+            chart(figure, key="tuning_losses", alt=alt, min_share=0.4)
     with right:
         if not log.held_out:
             write_note(TEXTS["scores_later"].format(unit=kind.unit))
@@ -288,7 +299,8 @@ def _draw_cka(cka: np.ndarray) -> None:
     figure = alike_depths(cka, names, names, rows="at the start", columns="at this step")
     figure.update_layout(height=MAX_MAP_HEIGHT)
     alt = f"CKA of the layer outputs of the start and this step, {cka[-1, -1]:.2f} at the last"
-    chart(figure, key="tuned_cka", alt=alt, min_share=0.5)
+    with page_place("rest") if current_look().lecture else st.container():
+        chart(figure, key="tuned_cka", alt=alt, grows=False)
 
 
 def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
@@ -307,7 +319,8 @@ def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
 def _draw_maps(attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head) -> None:
     """Draw the attention of a head, (query, key), at the start and at the step, by their numbers."""
     layer, head = head_of_maps
-    for column, (number, weights) in zip(st.columns(2, gap="small"), attention.items(), strict=True):
+    columns = (page_place("rest"), st.container()) if current_look().lecture else st.columns(2, gap="small")
+    for column, (number, weights) in zip(columns, attention.items(), strict=True):
         with column:
             title = f"L{layer} H{head}, step {number:,}" if number else f"L{layer} H{head}, start"
             if not np.isfinite(weights).all():

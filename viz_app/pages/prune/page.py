@@ -16,6 +16,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.access import is_local_server
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
+from viz_app.figures.style import current_look
 from viz_app.pages.prune import (
     ORDERS,
     TEXTS,
@@ -103,7 +104,7 @@ def draw(page: View) -> None:
             st.info(with_help(TEXTS["no_loss"].format(pair_head=selection.loaded.pair_head)))
         end_run()
     (_draw_heads if part_kind == "heads" else _draw_other_parts)(page, experiment, part_count)
-    page.read(TEXTS["reading"], TEXTS["misleads"])
+    page.read(TEXTS["reading" if part_kind == "heads" else "reading_of_curve"], TEXTS["misleads"])
     if page.selection.loaded.edits:
         write_note(TEXTS["unmodified"])
 
@@ -265,7 +266,7 @@ def _draw_predictions(selection: Selection) -> None:
         assert full_prediction is not None  # both runs have the same masked positions
         st.caption(f"{selection.gap(prediction.position)}, with all heads and now:")
         word_change(selection, full_prediction, prediction, top_k=4, largest=largest, key="lab_before_after")
-    if run.nsp is not None and full_run.nsp is not None:
+    if run.nsp is not None and full_run.nsp is not None and not current_look().lecture:
         st.caption(f"{nsp_sentence(full_run.nsp, run.nsp)}:")
         nsp_change(selection, full_run.nsp, run.nsp, key="lab_nsp")
 

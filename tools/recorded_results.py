@@ -72,7 +72,7 @@ def record_finetuning() -> dict[str, Any]:
         steps = {number: load(path, device="cpu") for number, path in kept_steps(folder).items()}
         log = read_log(folder)
     first, *others = steps
-    rows = {"labels": texts.labels[:COMPARED_TEXTS], "max_length": request.max_length}
+    rows: dict[str, Any] = {"labels": texts.labels[:COMPARED_TEXTS], "max_length": request.max_length}
     compared = {
         number: compare_models(steps[first], steps[number], texts.texts[:COMPARED_TEXTS], **rows) for number in others
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -73,7 +74,7 @@ def draw(page: View) -> None:
         if has_changes:
             step, result = _draw_step(run.steps)
         left, right = st.columns(2, gap="large")
-    with left:
+    with page_place("rest") if current_look().lecture else left:
         frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(run.steps))
     page.read(TEXTS["reading"], TEXTS["misleads"])
     if has_changes:
@@ -169,8 +170,9 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
     divergence, cka = recorded.divergence[step], recorded.cka[step]
     with result:
         write_line(changes_sentence(step, recorded.log, kind, divergence, cka))
-    with left:
+    with page_place("rest") if current_look().lecture else left:
         _draw_curves(recorded.log, kind, step)
+    with left:
         titles = [
             [f"L{row} H{column}: {value:.3g} nats" for column, value in enumerate(values)]
             for row, values in enumerate(divergence.tolist())
@@ -236,13 +238,11 @@ def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
     losses = {"training": ([number for number, _ in log.losses], [loss for _, loss in log.losses])}
     if log.held_out:
         losses["held out"] = curves["loss"]
-    is_lecture = current_look().lecture  # it has room for one of both
-    left, right = (st.container(),) * 2 if is_lecture else st.columns(2, gap="small")
-    if not (is_lecture and log.held_out):
-        with left:
-            figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
-            alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
-            chart(figure, key="tuning_losses", alt=alt, min_share=0.4)
+    left, right = st.columns(2, gap="small")
+    with left:
+        figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
+        alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
+        chart(figure, key="tuning_losses", alt=alt, grows=False)
     with right:
         if not log.held_out:
             write_note(TEXTS["scores_later"].format(unit=kind.unit))
@@ -251,7 +251,7 @@ def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
         first = next(iter(scores))
         figure = tuning_lines(scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True, selected=step)
         alt = f"Scores on held-out {kind.unit}, {first} now {scores[first][1][-1]:.1%}"
-        chart(figure, key="tuning_scores", alt=alt, min_share=0.4)
+        chart(figure, key="tuning_scores", alt=alt, grows=False)
 
 
 # ---------------------------------------------------------------------------- what changed
@@ -319,14 +319,16 @@ def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
 def _draw_maps(attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head) -> None:
     """Draw the attention of a head, (query, key), at the start and at the step, by their numbers."""
     layer, head = head_of_maps
-    columns = (page_place("rest"), st.container()) if current_look().lecture else st.columns(2, gap="small")
+    is_lecture = current_look().lecture  # its figure has room for one map
+    columns = (page_place("rest"), nullcontext()) if is_lecture else st.columns(2, gap="small")
     for column, (number, weights) in zip(columns, attention.items(), strict=True):
         with column:
             title = f"L{layer} H{head}, step {number:,}" if number else f"L{layer} H{head}, start"
             if not np.isfinite(weights).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
             figure = attention_heatmap(weights, tokens, tokens, signed=False, title=title)
-            figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
+            if not is_lecture:
+                figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
             chart(figure, key=f"tuned_map_{int(number > 0)}", alt=f"Attention of {title}", min_share=0.5)
 
 

@@ -178,6 +178,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.settings", "viz_app.streamlit_compat",
     },
     "viz_app.finetuning": {
+        "numpy",
         "bert_core.refused", "bert_core.checkpoint", "bert_core.studies", "bert_core.training", "viz_app.access",
         "viz_app.shell",
     },
@@ -192,12 +193,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.compare": {"viz_app.comparison"},
     "viz_app.pages.why": {"bert_core.methods"},
     "viz_app.pages.causes": {"bert_core.edits", "viz_app.notation"},
-    "viz_app.pages.probes": {"bert_core.agreement"},
+    "viz_app.pages.probes": {"bert_core.agreement", "bert_core.fingerprint", "viz_app.lessons"},
     "viz_app.pages.neurons": {"bert_core.edits"},
     "viz_app.pages.heads": {"bert_core.task_heads"},
     "viz_app.pages.roles": {"bert_core.fingerprint", "viz_app.lessons"},
     "viz_app.pages.prune": {"bert_core.modeling", "bert_core.pruning", "bert_core.training", "viz_app.access"},
-    "viz_app.pages.finetune": {"viz_app.finetuning"},
+    "viz_app.pages.finetune": {"bert_core.training", "viz_app.finetuning"},
     "viz_app.pages.images": {"PIL", "bert_core.csv_cells", "bert_core.scenes", "bert_core.vision"},
     "viz_app.pages.inside": {"plotly"},
     "viz_app.pages.learn": {"viz_app.access", "viz_app.classroom", "viz_app.lessons", "viz_app.lessons.checks"},
@@ -227,7 +228,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
-        "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.run", "bert_core.training",
+        "bert_core.calibration", "bert_core.fingerprint", "bert_core.scenes", "bert_core.studies", "bert_core.vision",
+        "bert_core.run", "bert_core.training", "viz_app.finetuning", "viz_app.lessons", "viz_app.pages.probes",
     },
 }  # fmt: skip
 

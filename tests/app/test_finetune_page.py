@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,16 +18,20 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import Refused
+from bert_core.fingerprint import fingerprint
 from bert_core.records import LensChange
 from bert_core.run.lens import lens_change
 from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.finetuning import runs as processes
+from viz_app.finetuning.examples import example_file
 from viz_app.finetuning.material import KINDS, FinetuneRequest, column_names, kind_of, label_choices, read_upload
+from viz_app.finetuning.recorded import recorded_run
 from viz_app.finetuning.runs import TuningRun, command_arguments, create_run, list_runs
+from viz_app.pages.finetune import tuned_step
 from viz_app.pages.finetune.changes import equal_word_shares, load_comparison, zip_model
-from viz_app.pages.finetune.examples import example_file
+from viz_app.pages.finetune.page import changes_sentence, choose_step
 from viz_app.pages.finetune.words import _summary
 from viz_app.shell.controls import Upload
 from viz_app.shell.model_names import added_models
@@ -108,7 +113,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert run.last_line == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
     at = run.log.step
     settled(app.run(), "stop_here")
-    assert f"It was stopped at step {at} of 361" in words(app) and not app.error, words(app)
+    assert f"Stopped at step {at} of 361" in words(app) and not app.error, words(app)
 
     app.button(key="go_on_tuning").click().run()
     until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
@@ -119,18 +124,18 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert not app.exception and not app.error, words(app)
     slider = app.select_slider(key=key_of(app, "tuned_step"))
     assert slider.options == [str(step) for step in list(run.steps)[1:]]
-    assert "What changed since the start?" in words(app) and "On the first 16 rows" in words(app)
+    assert "changed most: its attention differs" in words(app) and "Compared on the first 16 rows" in words(app)
     middle = list(run.steps)[1]
     choose(app, tuned_step=middle, tuned_by="importance", head=(1, 2))
     assert not app.exception and not app.error, words(app)
-    assert "on the text above" in words(app)
+    assert "L1 H2, start" in "".join(chart.proto.spec for chart in app.get("plotly_chart"))
     start, then = (bert_core.load(str(run.steps[number]), device="cpu") for number in (0, middle))
     read = lens_change(start, then, start.tokenizer.encode("the cat sat on the mat"))
     others, tokens = (~read.equal).sum(1), len(read.encoding)
     said = (
-        f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
+        f"after L1 differs from the start for **{others[-1]} of {tokens}** tokens" if others.any() else "is the same as"
     )
-    assert f"At step {middle} {said}" in words(app)
+    assert f"At step {middle} the top word {said}" in words(app)
     same = equal_word_shares(load_comparison(run, run.steps, middle)).compute(lambda *_: None)
     typed = [
         lens_change(start, then, encoding).equal[:, 1:-1]
@@ -176,7 +181,7 @@ def test_tags_and_answers_are_learned_too(
     figures = run.log.held_out[-1][1]
     for figure, called in KINDS[kind].scores.items():
         assert called in scores and f"{called} {figures[figure]:.1%}" in words(app)
-    assert f"On the first 16 {KINDS[kind].unit}" in words(app) and "loss of hidden words" in words(app)
+    assert f"Compared on the first 16 {KINDS[kind].unit}" in words(app) and "masked-token loss" in words(app)
     assert getattr(bert_core.load(str(run.folder), device="cpu"), kept_head)
 
 
@@ -242,7 +247,7 @@ def test_a_run_that_is_made_again_under_its_name_opens_with_its_own_weights(tiny
 def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many: str, learned: dict[str, str]) -> None:
     """Without a file the page says what it needs, and a click brings one of each kind that can be learned."""
     app = page(tiny_model_folder)
-    assert "Give a file above" in words(app)
+    assert "Upload a file, or try made-up examples" in words(app)
     app.button(key=f"tuning_example_{kind}").click()
     settled(app.run(), "stop_here")
     assert many in words(app) and not app.error and not app.exception
@@ -319,7 +324,7 @@ def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.Mo
     run = create_run("mine", FinetuneRequest(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     app = visited("finetune", text="the cat sat on the mat")
-    assert "What changes while it learns?" not in words(app)
+    assert "Recorded on" not in words(app)
     with pytest.raises(Refused, match="this machine alone"):
         run.start()
     with pytest.raises(Refused, match="this machine alone"):
@@ -435,10 +440,41 @@ def test_the_words_that_changed_are_counted_in_a_sentence(tiny_model_folder: Pat
             after[depth, :many] = 1
         return _summary(LensChange(encoding, same, after, ones, ones, ones), 8)
 
-    assert said(0, 0, 0) == "At step 8 the same word is read first at every token and depth as at the start."
-    start = "tokens are read as another word than at the start after L1"
-    assert said(0, 1, 3) == f"At step 8 **3 of 5** {start}, more than at any depth before."
-    assert said(0, 4, 3) == f"At step 8 **3 of 5** {start}; most, 4, after L0."
+    assert said(0, 0, 0) == "At step 8 the top word is the same as at the start for every token and depth."
+    start = "At step 8 the top word after L1 differs from the start for **3 of 5** tokens"
+    assert said(0, 1, 3) == f"{start}, more than at any other depth."
+    assert said(0, 4, 3) == f"{start}; most differ after L0 (4)."
+
+
+def test_the_page_opens_on_the_recorded_run(tiny_model_folder: Path) -> None:
+    """Curves, heads, maps and CKA at the last kept step; the slider shows the others, and the form is there too."""
+    recorded = recorded_run()
+    loaded = bert_core.load(recorded.model, device="cpu")
+    assert recorded.fingerprint == fingerprint(loaded), "run `python -m tools.recorded_results finetuning` again"
+    app = page(tiny_model_folder)
+    assert not app.exception and not app.error, words(app)
+    first, *_, last = recorded.maps
+    slider = app.select_slider(key=key_of(app, "tuned_step"))
+    assert slider.value == last and first == 0 and len(app.get("plotly_chart")) == 5
+    sentence = changes_sentence(
+        last, recorded.log, recorded.request.kind, recorded.divergence[last], recorded.cka[last]
+    )
+    assert sentence in words(app) and f"Recorded on {recorded.date}" in words(app)
+    assert f"L{recorded.head[0]} H{recorded.head[1]} changed most" in sentence
+    earlier = list(recorded.maps)[1]
+    choose(app, tuned_step=earlier)
+    assert f"Step {earlier} of {recorded.log.steps}" in words(app) and not app.exception
+
+
+def test_the_slider_follows_a_run_to_its_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever watches a run sees its last step when it ends; whoever chose another step keeps it."""
+    state: dict[str, object] = {"tuned_step": 0}
+    monkeypatch.setattr("viz_app.pages.finetune.page.st", SimpleNamespace(session_state=state))
+    monkeypatch.setattr("viz_app.shell.params.st.session_state", state, raising=False)
+    monkeypatch.setattr(type(tuned_step), "__call__", lambda self, **_: state["tuned_step"])
+    assert [choose_step(dict.fromkeys(range(count), None)) for count in (2, 3, 5)] == [1, 2, 4]
+    state["tuned_step"] = 2
+    assert [choose_step(dict.fromkeys(range(count), None)) for count in (6, 9)] == [2, 2]
 
 
 def test_the_pictures_hold_what_they_are_given() -> None:

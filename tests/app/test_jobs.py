@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -644,3 +645,37 @@ def test_an_idle_worker_holds_no_result() -> None:
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_the_remaining_time_follows_a_job_that_slows_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the estimate less the time that passed; then the measured speed, also when it changes on the way."""
+    now = [100.0]
+    monkeypatch.setattr("viz_app.shell.jobs.time", SimpleNamespace(monotonic=lambda: now[0]))
+    job = Job("slow", "Slow work", lambda _: None, expected=20.0)
+    assert job.remaining_seconds == 20.0
+    job.started = now[0]
+    for second, share in ((1, 0.05), (2, 0.1), (3, 0.15), (4, 0.2)):
+        now[0] = 100.0 + second
+        job.report(share)
+    assert job.remaining_seconds == pytest.approx(16.0), "a job as fast as estimated"
+    for second, share in ((14, 0.25), (24, 0.3), (34, 0.35), (44, 0.4)):
+        now[0] = 100.0 + second
+        job.report(share)
+    assert job.remaining_seconds == pytest.approx(120.0, rel=0.2), "ten times slower: 0.6 at 0.005 a second"
+    now[0] = 100.0 + 60
+    assert job.remaining_seconds > 120.0, "without a report the estimate does not fall"
+
+
+def test_progress_shows_the_remaining_time(monkeypatch: pytest.MonkeyPatch, own_queue: JobQueue) -> None:
+    """With the label; a job that takes longer than estimated and reports nothing shows that, and no false number."""
+    now = [100.0]
+    monkeypatch.setattr("viz_app.shell.jobs.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(work, "queue", lambda: own_queue)
+    job = Job("slow", "Slow work", lambda _: None, expected=19.0)
+    job.started = now[0]
+    now[0] += 7
+    assert work._progress_text(job) == "Slow work: running, about 12 s left"
+    now[0] += 113
+    assert work._progress_text(job) == "Slow work: running, longer than the estimated 19 s"
+    job.report(0.5)
+    assert work._progress_text(job) == "Slow work: running, about 2 min left"

@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import ProbeSettings
+from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import ignore_progress
 from tests.near import assert_near
@@ -21,14 +22,18 @@ from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.figures.style import Look, use_look
 from viz_app.pages.probes import EXAMPLE
 from viz_app.pages.probes.labels import (
+    AGREEMENT,
+    BUNDLED,
     MAX_WORDS,
     RANDOM_ERASERS,
+    SENTENCES,
     LabelledFile,
     fit_erasers,
     labels_of,
     predict_erased,
     probe_file,
 )
+from viz_app.pages.probes.recorded import recorded_probes
 from viz_app.shell.controls import Upload
 from viz_app.shell.work import queue
 
@@ -68,7 +73,7 @@ def with_table(data: bytes = TABLE, name: str = "words.csv", **address: str) -> 
 def probed(app: AppTest) -> AppTest:
     """The page when its button was clicked, and the work is done; little work needs no button."""
     for button in app.button:
-        if button.label.startswith("Probe "):
+        if button.label.startswith(("Probe ", "Run it yourself")):
             return done(button.click().run())
     return app
 
@@ -100,7 +105,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     found = bert_core.probe_depths(points)
     accuracy, losses = figures(app, "scatter")
     names = {
-        "probe": "accuracy", "random labels": "control", "word alone": "lookup", "commonest label": "majority",
+        "probe": "accuracy", "control task": "control", "word type only": "lookup", "majority class": "majority",
         "label erased": "erased",
     }  # fmt: skip
     assert set(lines(accuracy)) == set(names) == {one["text"] for one in accuracy["layout"]["annotations"]}
@@ -109,7 +114,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     high, low = (np.array(trace["y"]) for trace in accuracy["data"][:2])
     assert_near(low, np.array([depth.figures["accuracy"][1] for depth in found]), of=1.0)
     assert_near(high, np.array([depth.figures["accuracy"][2] for depth in found]), of=1.0)
-    for name, figure in (("whole", "loss"), ("erased", "loss_erased"), ("random", "loss_random")):
+    for name, figure in (("original", "loss"), ("label erased", "loss_erased"), ("random directions", "loss_random")):
         assert_near(np.array(lines(losses)[name]), np.array([depth.figures[figure][0] for depth in found]))
     table = app.dataframe[0].value
     assert table["depth"].tolist() == list(range(7))
@@ -124,7 +129,7 @@ def test_without_erasing_there_is_one_figure() -> None:
     """No line, no losses and no question about the text."""
     app = probed(with_table(seeds="1"))
     (accuracy,) = figures(app, "scatter")
-    assert "label erased" not in lines(accuracy) and "What does it still predict?" not in words(app)
+    assert "label erased" not in lines(accuracy) and "Predictions without the label" not in words(app)
     assert not figures(app, "bar")
 
 
@@ -143,17 +148,17 @@ def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
     )
     (bars,) = figures(app, "bar")
     ids = [loaded.tokenizer.id_of(label.strip()) for label in bars["layout"]["yaxis"]["ticktext"]]
-    expected = {"as it is": whole, "label erased": without, "random directions": np.mean(others, axis=0)}
+    expected = {"original": whole, "label erased": without, "random directions": np.mean(others, axis=0)}
     assert [trace["name"] for trace in bars["data"]] == list(expected)
     for trace, probabilities in zip(bars["data"], expected.values(), strict=True):
         assert_near(np.array(trace["x"]), probabilities[ids], of=1.0)
     app = probed(with_table(seeds="1", erase="1", text="The cat sat down."))
-    assert "Hide a word of the text above with a click" in words(app) and not figures(app, "bar")
+    assert "Click a word of the text above to mask it" in words(app) and not figures(app, "bar")
 
 
 def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     """Erased at the embeddings, number takes “were” away for “was”; at depth 2, or random directions, it does not."""
-    file = LabelledFile(None)
+    file = AGREEMENT
     assert labels_of(file) == ["subject", "number"]
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(EXAMPLE.text), EXAMPLE.masked)
     ids = [loaded.tokenizer.id_of(word) for word in ("were", "was")]
@@ -164,9 +169,35 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
         for probabilities, plural in ((gap.full, True), (gap.erased, likelier), (gap.randomly_erased, True)):
             assert (probabilities[ids[0]] > probabilities[ids[1]]) == plural
             assert probabilities.argmax() == ids[0 if plural else 1]
-    app = start()
+    app = start(label="subject")
     assert app.session_state.text == EXAMPLE.text and app.session_state.label == "subject"
     assert any(button.label.startswith("Probe 7 depths with 3 seeds, about ") for button in app.button)
+
+
+def test_the_page_opens_on_the_recorded_probes(loaded: LoadedModel) -> None:
+    """The figure of the bundled model, its date, and a button with the cost; other settings and models have none."""
+    recorded = recorded_probes()
+    assert recorded.fingerprint == fingerprint(loaded), "run `python -m tools.recorded_results probes` again"
+    app = start()
+    assert not app.exception and not app.error and app.session_state.label == "upos"
+    (accuracy,) = figures(app, "scatter")
+    expected = [depth.figures["accuracy"][0] for depth in bert_core.probe_depths(recorded.points)]
+    np.testing.assert_allclose(lines(accuracy)["probe"], expected)
+    assert f"Measured on {recorded.date} on the sixty example sentences." in words(app)
+    assert f"**{max(expected):.0%}** of held-out words get the correct part of speech" in words(app)
+    assert any(button.label.startswith("Run it yourself, about ") for button in app.button)
+    assert not figures(start(seeds="2", label="upos"), "scatter") and not figures(start(label="number"), "scatter")
+    assert set(BUNDLED) == {*labels_of(SENTENCES), *labels_of(AGREEMENT)}
+
+
+@pytest.mark.slow
+def test_the_recorded_probes_are_those_of_the_library(loaded: LoadedModel) -> None:
+    """The first depth and seed, computed again."""
+    settings = ProbeSettings(seeds=1, words=MAX_WORDS)
+    (point,) = bert_core.probe_points(loaded, SENTENCES.sentences("upos"), settings, depths=[0])
+    recorded = next(one for one in recorded_probes().points if (one.depth, one.seed) == (0, 0))
+    assert (point.learned, point.asked, point.labels) == (recorded.learned, recorded.asked, recorded.labels)
+    assert abs(point.accuracy - recorded.accuracy) < 0.02
 
 
 def test_what_was_found_stays() -> None:
@@ -179,7 +210,7 @@ def test_what_was_found_stays() -> None:
     app = done(at(app, "probes").run())
     assert lines(figures(app, "scatter")[0]) == before
     app = probed(done(app.selectbox(key=key_of(app, "label")).set_value("place").run()))
-    assert not app.exception and lines(figures(app, "scatter")[0])["word alone"] != before["word alone"]
+    assert not app.exception and lines(figures(app, "scatter")[0])["word type only"] != before["word type only"]
 
 
 @pytest.mark.parametrize(

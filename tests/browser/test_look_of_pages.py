@@ -26,8 +26,10 @@ def test_a_figure_of_a_fragment_is_dark_on_a_dark_page(app: str, page: Page) -> 
         settled(page)
         red, green, blue = (int(colours.background[at : at + 2], 16) for at in (1, 3, 5))
         for name in ("Parameters", "Loss"):
+            page.get_by_role("button", name=re.compile("^Options")).click()
             page.get_by_role("radio", name=re.compile(f"^{name}")).click()
             settled(page)
+            page.keyboard.press("Escape")
             expect(page.locator(BACKGROUND).first).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
 
 

@@ -31,6 +31,9 @@ NICENESS = 10
 MAX_BATCH_SIZE = 8
 MAX_SILENT_SECONDS = 5.0  # for which a stopped job may go without a report before another worker replaces its own
 MAX_ABANDONED_JOBS = 2  # stopped jobs without reports that may run beside the workers
+MEASURED_SHARE = 0.02  # of a job, after which its remaining time is estimated from its progress
+RECENT_SHARE = 0.5  # of the running time, over which the speed of a job is measured
+MIN_REPORT_INTERVAL = 0.25  # seconds between two reports that are kept to measure the speed
 
 SessionId = Hashable
 
@@ -79,6 +82,7 @@ class Job:
     _outer_job: Job | None = field(default=None, repr=False)
     _yielded_seconds: float = 0.0
     _last_attended: float = 0.0
+    _reports: list[tuple[float, float]] = field(default_factory=list, repr=False)  # time and share
     _is_finished: threading.Event = field(default_factory=threading.Event, repr=False)
     _is_stopped: threading.Event = field(default_factory=threading.Event, repr=False)
 
@@ -91,6 +95,22 @@ class Job:
     def is_done(self) -> bool:
         """Whether the job has a result or an error."""
         return self._is_finished.is_set()
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Estimated seconds until the job is done, from `expected`, later from its recent speed; None if unknown."""
+        if self.started is None:
+            return self.expected or None
+        time_now = time.monotonic()
+        elapsed, share = time_now - self.started, self.progress or 0.0
+        if share < MEASURED_SHARE:
+            return self.expected - elapsed if elapsed < self.expected else None
+        recent_start = time_now - RECENT_SHARE * elapsed
+        earlier = [report for report in self._reports if report[0] <= recent_start]
+        time_then, share_then = earlier[-1] if earlier else (self.started, 0.0)
+        if share_then >= share:  # nothing was reported recently
+            time_then, share_then = self.started, 0.0
+        return (1 - share) * (time_now - time_then) / (share - share_then)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the job is done, for at most `seconds`; return whether it is done."""
@@ -107,6 +127,9 @@ class Job:
         """
         del message  # the label is shown instead
         self.progress = share
+        time_now = time.monotonic()
+        if share is not None and (not self._reports or time_now - self._reports[-1][0] >= MIN_REPORT_INTERVAL):
+            self._reports.append((time_now, share))
         if self._outer_job is not None:
             self._outer_job.report(self._outer_job.progress)
         if not self._is_stopped.is_set():

@@ -273,14 +273,14 @@ def _find_result(key: Hashable) -> Any:
     return job.result if job is not None and job.is_done else None
 
 
-def progress_of(work: Work[Any]) -> float | None:
-    """Start the work if necessary, and return the share that is done; None when it is finished.
+def progress_of(work: Work[Any]) -> tuple[float, str] | None:
+    """Start the work if necessary, and return the share that is done with its text; None when it is finished.
 
     For fragments that run again by themselves. Raises what the work raises.
     """
     job = _submit(work, is_lasting=True)
     if not job.is_done:
-        return job.progress or 0.0
+        return job.progress or 0.0, _progress_text(job)
     _result(job)
     return None
 
@@ -475,9 +475,18 @@ def _draw_progress(job: Job, request_slot: str | None = None) -> Any:
 
 
 def _update_progress(job: Job, bar: Any) -> None:
-    position = queue().position(job)
-    state = "running" if position == 0 else f"waiting for {position} other {'job' if position == 1 else 'jobs'}"
-    bar.progress(job.progress or 0.0, text=escape_markdown(f"{job.label}: {state}"))
+    bar.progress(job.progress or 0.0, text=escape_markdown(_progress_text(job)))
+
+
+def _progress_text(job: Job) -> str:
+    """Return the label of a job with its place in the queue, or with the estimated time that it still takes."""
+    if position := queue().position(job):
+        return f"{job.label}: waiting for {position} other {'job' if position == 1 else 'jobs'}"
+    remaining = job.remaining_seconds
+    if remaining is not None:
+        return f"{job.label}: running, about {duration_text(remaining)} left"
+    is_late = job.expected > 0 and job.started is not None
+    return f"{job.label}: running" + (", longer than the estimated " + duration_text(job.expected) if is_late else "")
 
 
 def _stop(key: Hashable, label: str, request_slot: str | None) -> None:

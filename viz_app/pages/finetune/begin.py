@@ -9,11 +9,11 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.studies.words import LAST_COLUMN
+from viz_app.finetuning.examples import example_file
 from viz_app.finetuning.material import KINDS, FinetuneRequest, column_names, kind_of, label_choices, read_upload
 from viz_app.finetuning.runs import MAX_TABLE_MEGABYTES, core_count, create_run, run_folder
-from viz_app.pages.finetune import batch, epochs, keep, learning_rate, skip_broken
+from viz_app.pages.finetune import TEXTS, batch, epochs, keep, learning_rate, skip_broken
 from viz_app.pages.finetune.changes import mean_token_count
-from viz_app.pages.finetune.examples import upload_example
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
@@ -25,19 +25,15 @@ from viz_app.shell.work import cached, duration_text, estimate_seconds
 STARTED_RUN = "_tuning_started"  # session key: the name of the run to select in the next run of the page
 STARTUP_SECONDS = 10.0
 SAMPLED_TEXTS = 40  # from whose length the duration of a step is estimated
-FILE_LABEL = (
-    "Texts and classes (.csv, .tsv, .jsonl); words and tags (.conll, .iob2, .conllu); or questions and answers "
-    "(.json as SQuAD's)"
-)
 FILE_TYPES = ("csv", "tsv", "jsonl", "conllu", "conll", "iob2", "txt", "json")
-LABEL_NAMES = {"last": "the last column", "upos": "part of speech", "relation": "relation to its head"}
+LABEL_NAMES = TEXTS.options("label_names")
 TEXT_COLUMNS = {"text", "sentence", "review", "comment"}
 CLASS_COLUMNS = {"label", "class", "category", "topic", "stars", "sentiment"}
 
 
 def draw_new_run(selection: Selection) -> None:
     """Draw the file and the settings of a new run, and the button that starts it."""
-    upload = file_control(st, FILE_LABEL, "tuning_table", types=FILE_TYPES, megabytes=MAX_TABLE_MEGABYTES)
+    upload = file_control(st, TEXTS["upload"], "tuning_table", types=FILE_TYPES, megabytes=MAX_TABLE_MEGABYTES)
     if upload is None:
         _offer_examples()
         return
@@ -47,9 +43,8 @@ def draw_new_run(selection: Selection) -> None:
         stem = Path(upload.name).stem[:60]
         name = Param[str]("tuning_name", stem, widget="text_input", label="Name of the run", arguments={"width": 200})()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        epochs_help = f"Times that all {kind.unit} are read, at most: it ends where two of them bring nothing better."
         settings: dict[str, Any] = {
-            "epochs": epochs(help=epochs_help),
+            "epochs": epochs(),
             "learning_rate": learning_rate(),
             "batch": batch(),
         }
@@ -65,30 +60,29 @@ def draw_new_run(selection: Selection) -> None:
         run.start()
         st.session_state[STARTED_RUN] = run.name
         st.rerun()
-    write_note(
-        f"{count:,} {kind.unit}, {kind.held_out_note} held out. {escape_markdown(shown_name(request.start))} stays as "
-        f"it is: a copy learns, in the folder {escape_markdown(str(run_folder(name)))}, in a process of its own that "
-        "leaves a core to the pages and goes on when you leave this one."
-    )
+    start, folder = escape_markdown(shown_name(request.start)), escape_markdown(str(run_folder(name)))
+    details = {"count": count, "unit": kind.unit, "held_out": kind.held_out_note, "start": start, "folder": folder}
+    write_note(TEXTS["start_note"].format(**details))
 
 
 def _offer_examples() -> None:
     """Draw a button for a made-up file of each kind."""
-    sentence = (
-        "Give a file above; or try it with made-up ones: sentences, each **good** or **bad**; sentences with the "
-        "names of people and places; or questions, each with the text in which its answer stands."
-    )
-    st.info(with_help(sentence), icon=":material/lightbulb:")
+    st.info(with_help(TEXTS["hint"]), icon=":material/lightbulb:")
     with st.container(horizontal=True, gap="small"):
         for name, kind in KINDS.items():
-            st.button(f"Example: {kind.name}", key=f"tuning_example_{name}", on_click=upload_example, args=(name,))
+            st.button(f"Example: {kind.name}", key=f"tuning_example_{name}", on_click=_upload_example, args=(name,))
+
+
+def _upload_example(kind: str) -> None:
+    """Upload the example file of one of `KINDS`; a callback."""
+    st.session_state.tuning_table = Upload(KINDS[kind].example_file, example_file(kind))
 
 
 def _length_control(upload: Upload, max_tokens: int) -> int:
     """Draw the control of the tokens per text; that of questions with their contexts has a value of its own."""
     kind = kind_of(upload.name)
     name, default = "tuning_room" if kind is KINDS["answers"] else "tuning_length", min(kind.default_length, max_tokens)
-    label, help_text = "Tokens of a text", kind.length_note
+    label, help_text = "Maximum length (tokens)", kind.length_note
     return number(name, label, help_text, default=default, minimum=5, maximum=max_tokens, width=150)()
 
 

@@ -26,11 +26,6 @@ from viz_app.shell.work import cached, estimate_seconds, work
 
 COMPARED_TEXTS = 16  # texts of the file on which two steps are compared
 PASSES_PER_TEXT = 10  # forward: states and maps of two models, and a forward and backward pass of each
-UNITS = {
-    "divergence": "how differently the head attends, in nats",
-    "importance": "change of how much the loss rests on the head, in nats",
-    "entropy": "change of how widely the head looks, in nats",
-}
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def compare_with_start(changes: StepComparison, report: Progress = ignore_progre
 
 
 @work(
-    "Step {changes.number} is read at every layer",
+    "Logit lens of step {changes.number}",
     seconds=lambda changes, encoding: estimate_seconds(
         changes.before, len(encoding), 2, places=2 * changes.depths * len(encoding)
     ),
@@ -113,7 +108,7 @@ def read_layers(changes: StepComparison, encoding: Encoding) -> LensChange:
 
 
 @work(
-    "The texts of step {changes.number} are read as words",
+    "Top words of step {changes.number}",
     seconds=lambda changes: changes.seconds(2, places=2 * changes.depths),
     memory=lambda changes: mlm_head_bytes(changes.before, changes.max_length),
 )
@@ -130,7 +125,8 @@ def equal_word_shares(changes: StepComparison, report: Progress = ignore_progres
 
 
 @work(
-    "Step {number} reads {encoding} tokens", memory=lambda model, encoding, number: capture_bytes(model, len(encoding))
+    "Attention of step {number}, {encoding} tokens",
+    memory=lambda model, encoding, number: capture_bytes(model, len(encoding)),
 )
 def capture_step(model: LoadedModel, encoding: Encoding, number: int) -> ModelRun:
     """Return the record of a text on the model of a step. number: of the step."""

@@ -1,26 +1,30 @@
-"""Draws the page Fine-tune."""
+"""Draws the page Fine-tuning."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import ModelComparison
 from bert_core.refused import Refused
-from bert_core.tokenizer import Encoding
+from bert_core.training.runs import TuningLog
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
+from viz_app.figures.style import current_look
 from viz_app.figures.tuning import alike_depths, tuning_lines
-from viz_app.finetuning.material import KINDS
+from viz_app.finetuning.material import KINDS, Kind
+from viz_app.finetuning.recorded import RecordedRun, recorded_run
 from viz_app.finetuning.runs import TuningRun, list_runs
-from viz_app.pages.finetune import colour, tuned, tuned_step
+from viz_app.pages.finetune import TEXTS, colour, tuned, tuned_step
 from viz_app.pages.finetune.begin import STARTED_RUN, draw_new_run
 from viz_app.pages.finetune.changes import (
-    UNITS,
     StepComparison,
     capture_step,
     compare_with_start,
@@ -32,51 +36,165 @@ from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.downloads import file_button
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
-from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart, write_heading, write_note
+from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 REFRESH_SECONDS = 1.0  # between two looks at a run
 STEP_REFRESH_SECONDS = 15.0  # after which newly kept steps are offered
 UNCONFIRMED_SECONDS = 20.0  # of a comparison that needs no button
-MAX_MAP_HEIGHT = 580  # pixels
+MAX_MAP_HEIGHT = 330  # pixels
+CELL_DECIMALS = 3  # of the numbers in the grid of heads; its tooltips have more
+LAST_STEP = "_last_kept_step"  # session key: the last step that the slider offered
 
 
 def draw(page: View) -> None:
-    """Draw a new run, or the progress of a run and what changed at its kept steps."""
+    """Draw the recorded run or one of this machine: its curves, and what changed at its kept steps."""
     runs_by_name = {run.name: run for run in list_runs()}
     selected = st.session_state.pop(STARTED_RUN, tuned.value)
     tuned.set(selected if selected in runs_by_name else "")
-    if runs_by_name:
-        with page.controls():
+    with page.controls():
+        if runs_by_name:
             tuned(options=("", *runs_by_name))
-    run = runs_by_name.get(tuned.value)
-    with page.figure():
-        if run is None:
+        run = runs_by_name.get(tuned.value)
+        if run is not None:
+            colour()
+        with st.popover(TEXTS["new_run"], icon=":material/model_training:", width="content"), error_boundary():
             draw_new_run(page.selection)
-            return
-        running = run.is_running
+    if run is None:
+        _draw_recorded(page, recorded_run())
+        return
+    running = run.is_running
+    has_changes = len(run.steps) > 1
+    with page.figure():
+        if has_changes:
+            step, result = _draw_step(run.steps)
+        left, right = st.columns(2, gap="large")
+    with page_place("rest") if current_look().lecture else left:
         frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(run.steps))
-    try:
-        _draw_changes(page.selection, run)
-    except (Refused, OSError):
-        if tuned_step.value in run.steps:
-            raise
-        st.rerun()  # the run has deleted this step meanwhile: the nearest one that is kept
+    page.read(TEXTS["reading"], TEXTS["misleads"])
+    if has_changes:
+        try:
+            changes = load_comparison(run, run.steps, step)
+        except (Refused, OSError):
+            if tuned_step.value in run.steps:
+                raise
+            st.rerun()  # the run has deleted this step meanwhile: the nearest one that is kept
+        with right:
+            comparison = confirm(
+                f"Compare step {step} with the start", compare_with_start(changes), quick=UNCONFIRMED_SECONDS
+            )
+        head_of_maps = _head_of_maps(changes, comparison)
+        if comparison is not None:
+            assert comparison.divergence is not None  # a run changes no shape
+            with result:
+                write_line(changes_sentence(step, run.log, run.request.kind, comparison.divergence, comparison.cka))
+            with left:
+                _draw_heads(comparison, head_of_maps)
+        text, before = page.selection.original, changes.before
+        encoding = before.tokenizer.encode(text.text, text.pair, max_length=before.config.max_position_embeddings)
+        with right:
+            layer, head = head_of_maps
+            models = {0: changes.before, step: changes.after}
+            attention = {
+                number: wait_for(capture_step(model, encoding, number)).attention[layer, head]
+                for number, model in models.items()
+            }
+            _draw_maps(attention, encoding.tokens, head_of_maps)
+            if comparison is not None:
+                _draw_cka(comparison.cka)
+        if comparison is not None:
+            _note_comparison(run.request.kind, comparison)
+        draw_words(changes, encoding, quick=UNCONFIRMED_SECONDS)
+    else:
+        with right:
+            write_note(TEXTS["changes_later"])
     if not running:
         _draw_result(run)
         _draw_deletion(run)
+
+
+def _draw_step(steps: Mapping[int, object]) -> tuple[int, DeltaGenerator]:
+    """Draw the slider of the kept steps; return the step and the place of the sentence about it."""
+    if current_look().lecture:
+        return choose_step(steps), st.empty()
+    slider, result = st.columns([2, 3], gap="large", vertical_alignment="center")
+    with slider:
+        return choose_step(steps), result
+
+
+def choose_step(steps: Mapping[int, object]) -> int:
+    """Draw the slider of the kept steps and return the step; it follows the last one unless another was chosen."""
+    first, *numbers = steps
+    if tuned_step.value in (0, first, st.session_state.get(LAST_STEP)):
+        tuned_step.set(numbers[-1])
+    st.session_state[LAST_STEP] = numbers[-1]
+    preferred = tuned_step.value
+    tuned_step.set(min(numbers, key=lambda number: abs(number - preferred)))
+    if len(numbers) > 1:
+        return tuned_step(options=numbers)
+    return tuned_step.value
+
+
+def changes_sentence(step: int, log: TuningLog, kind: Kind, divergence: np.ndarray, cka: np.ndarray) -> str:
+    """Return the held-out score at a step, the head that changed most, and the similarity of the last layer output.
+
+    divergence: (layer, head), nats. cka: (depth, depth).
+    """
+    layer, head = np.unravel_index(np.nanargmax(divergence), divergence.shape)
+    change = (
+        f"L{layer} H{head} changed most: its attention differs from the start by {divergence[layer, head]:.2g} nats. "
+        f"The last layer output has a CKA of {cka[-1, -1]:.2f} with the start."
+    )
+    evaluated = [(number, figures) for number, figures in log.held_out if number <= step]
+    scores = [(name, figure) for figure, name in kind.scores.items() if evaluated and figure in evaluated[-1][1]]
+    if not scores:
+        return f"Step {step:,} of {log.steps:,}. {change}"
+    name, figure = scores[0]
+    return f"Step {step:,} of {log.steps:,}: held-out {name} **{evaluated[-1][1][figure]:.0%}**. {change}"
+
+
+# ---------------------------------------------------------------------------- the recorded run
+
+
+def _draw_recorded(page: View, recorded: RecordedRun) -> None:
+    """Draw the run that comes with the package."""
+    kind = recorded.request.kind
+    with page.figure():
+        step, result = _draw_step(recorded.maps)
+        left, right = st.columns(2, gap="large")
+    divergence, cka = recorded.divergence[step], recorded.cka[step]
+    with result:
+        write_line(changes_sentence(step, recorded.log, kind, divergence, cka))
+    with page_place("rest") if current_look().lecture else left:
+        _draw_curves(recorded.log, kind, step)
+    with left:
+        titles = [
+            [f"L{row} H{column}: {value:.3g} nats" for column, value in enumerate(values)]
+            for row, values in enumerate(divergence.tolist())
+        ]
+        _draw_grid(divergence, titles, "divergence", recorded.head)
+    with right:
+        _draw_maps({number: recorded.maps[number] for number in (0, step)}, recorded.text_tokens, recorded.head)
+        _draw_cka(cka)
+    page.read(TEXTS["reading"], TEXTS["misleads"])
+    request = recorded.request
+    write_note(
+        f"Recorded on {recorded.date}: {recorded.model} on {request.table}, 200 made-up {kind.unit}, {request.epochs} "
+        f"epochs, learning rate {request.learning_rate:g}; heads compared on {recorded.texts} {kind.unit}, "
+        f"{recorded.tokens} tokens. {TEXTS['recorded_maps']}"
+    )
 
 
 # ---------------------------------------------------------------------------- the run
 
 
 def _draw_run(run: TuningRun, running: bool, offered_steps: int) -> None:
-    """Draw progress, curves and buttons; a fragment that runs again while the run goes on.
+    """Draw progress, curves and buttons; a fragment that runs again while the run continues.
 
     running, offered_steps: as they were when the page was drawn.
     """
@@ -100,69 +218,43 @@ def _draw_run(run: TuningRun, running: bool, offered_steps: int) -> None:
         if run.failure:
             st.error(with_help(escape_markdown(run.failure)), icon=":material/error:")
         else:
-            progress = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
-            st.info(
-                with_help(f"It was stopped {progress}. It goes on from there, to the weights of a run without a stop.")
-            )
-        if st.button("Go on", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
+            progress = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before the first step"
+            st.info(with_help(TEXTS["stopped"].format(progress=progress)))
+        if st.button("Resume", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
             run.start()
             st.rerun()
     if log.losses:
-        _draw_curves(run)
+        _draw_curves(log, run.request.kind, tuned_step.value or None)
     publish()
 
 
-def _draw_curves(run: TuningRun) -> None:
-    """Draw the losses, and the scores on what was held out."""
-    log, kind = run.log, run.request.kind
+def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
+    """Draw the losses, and the scores on what was held out, with a line at a step."""
     curves = {
-        name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
+        name: ([number for number, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
         for name in ("loss", *kind.scores)
         if all(name in figures for _, figures in log.held_out)  # tags that mark no spans have no F1
     }
-    losses = {"training": ([step for step, _ in log.losses], [loss for _, loss in log.losses])}
+    losses = {"training": ([number for number, _ in log.losses], [loss for _, loss in log.losses])}
     if log.held_out:
         losses["held out"] = curves["loss"]
-    left, right = st.columns(2, gap="medium")
+    left, right = st.columns(2, gap="small")
     with left:
-        figure = tuning_lines(losses, steps=log.steps, title="loss (nats)")
-        chart(figure, key="tuning_losses", alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats", grows=False)
+        figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
+        alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
+        chart(figure, key="tuning_losses", alt=alt, grows=False)
     with right:
         if not log.held_out:
-            write_note(f"Scores come after each epoch, on {kind.unit} that were held out.")
+            write_note(TEXTS["scores_later"].format(unit=kind.unit))
             return
         scores = {name: curves[figure] for figure, name in kind.scores.items() if figure in curves}
         first = next(iter(scores))
-        figure = tuning_lines(scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True)
+        figure = tuning_lines(scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True, selected=step)
         alt = f"Scores on held-out {kind.unit}, {first} now {scores[first][1][-1]:.1%}"
         chart(figure, key="tuning_scores", alt=alt, grows=False)
 
 
 # ---------------------------------------------------------------------------- what changed
-
-
-def _draw_changes(selection: Selection, run: TuningRun) -> None:
-    """Draw how every head changed from the start to a kept step."""
-    steps = run.steps
-    numbers = list(steps)
-    if len(numbers) < 2:
-        return
-    write_heading("What changed since the start?")
-    preferred = tuned_step.value or numbers[-1]
-    tuned_step.set(min(numbers[1:], key=lambda number: abs(number - preferred)))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
-        step = tuned_step(options=numbers[1:])
-        colour()
-    changes = load_comparison(run, steps, step)
-    label = f"Compare step {step} with the start"
-    comparison = confirm(label, compare_with_start(changes), quick=UNCONFIRMED_SECONDS)
-    head_of_maps = _head_of_maps(changes, comparison)
-    if comparison is not None:
-        _draw_heads(run, comparison, head_of_maps)
-    text, before = selection.original, changes.before
-    encoding = before.tokenizer.encode(text.text, text.pair, max_length=before.config.max_position_embeddings)
-    _draw_maps(changes, encoding, head_of_maps)
-    draw_words(changes, encoding, quick=UNCONFIRMED_SECONDS)
 
 
 def _head_of_maps(changes: StepComparison, comparison: ModelComparison | None) -> Head:
@@ -176,61 +268,68 @@ def _head_of_maps(changes: StepComparison, comparison: ModelComparison | None) -
     return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
 
 
-def _draw_heads(run: TuningRun, comparison: ModelComparison, head_of_maps: Head) -> None:
-    """Draw the grid of heads, and the similarity of the states of all depths."""
+def _draw_heads(comparison: ModelComparison, head_of_maps: Head) -> None:
+    """Draw the grid of heads, coloured by the selected measure."""
     assert comparison.divergence is not None  # a run changes no shape
     measure = colour.value
     if measure not in ("divergence", *comparison.before.figures):
-        write_note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
+        write_note(TEXTS["no_mlm_head"])
         measure = "divergence"
     values = comparison.divergence if measure == "divergence" else comparison.change(measure)
-    left, right = st.columns([1.25, 1], gap="large")
-    with left:
-        head_grid(
-            layers=len(values),
-            heads=values.shape[1],
-            values=values,
-            signed=measure != "divergence",
-            unit=UNITS[measure],
-            selected=head_of_maps,
-            titles=head_titles(comparison, values, measure),
-            key="tuned_heads",
-            on_click=choose_head,
-        )
-    with right:
-        names = short_names(len(comparison.cka))
-        figure = alike_depths(comparison.cka, names, names, rows="at the start", columns="at this step")
-        alt = f"CKA of the depths of the start and this step, {comparison.cka[-1, -1]:.2f} at the last"
+    _draw_grid(values, head_titles(comparison, values, measure), measure, head_of_maps)
+
+
+def _draw_grid(values: np.ndarray, titles: list[list[str]], measure: str, head_of_maps: Head) -> None:
+    head_grid(
+        layers=len(values),
+        heads=values.shape[1],
+        values=values.round(CELL_DECIMALS),
+        signed=measure != "divergence",
+        unit=TEXTS[f"units.{measure}"],
+        selected=head_of_maps,
+        titles=titles,
+        key="tuned_heads",
+        on_click=choose_head,
+    )
+
+
+def _draw_cka(cka: np.ndarray) -> None:
+    """Draw the similarity of all layer outputs of the start and of the step, (depth, depth)."""
+    names = short_names(len(cka))
+    figure = alike_depths(cka, names, names, rows="at the start", columns="at this step")
+    figure.update_layout(height=MAX_MAP_HEIGHT)
+    alt = f"CKA of the layer outputs of the start and this step, {cka[-1, -1]:.2f} at the last"
+    with page_place("rest") if current_look().lecture else st.container():
         chart(figure, key="tuned_cka", alt=alt, grows=False)
-    kind = run.request.kind
+
+
+def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
+    """Write on what the heads were compared, and of which loss the importance is."""
     loss = (
-        "that of the loss of these rows' classes, whose output is random at the start"
+        "of the class loss, whose classifier is random at the start"
         if kind is KINDS["classes"]
-        else f"that of the loss of hidden words, not of the {kind.name} that are learned"
+        else f"of the masked-token loss, not of the loss of the {kind.name}"
     )
     write_note(
-        f"On the first {comparison.texts} {kind.unit}, {comparison.tokens:,} tokens. **How to read this:** left, each "
-        "head; right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it "
-        f"can mislead:** a head may look elsewhere to no effect; importance is {loss}; with few tokens CKA is high for "
-        f"any states (unbiased at the last depth {comparison.cka_unbiased[-1, -1]:.2f})."
+        f"Compared on the first {comparison.texts} {kind.unit}, {comparison.tokens:,} tokens. Importance is that "
+        f"{loss}. Unbiased CKA of the last layer output: {comparison.cka_unbiased[-1, -1]:.2f}."
     )
 
 
-def _draw_maps(changes: StepComparison, encoding: Encoding, head_of_maps: Head) -> None:
-    """Draw the attention of a head on the shared text, at the start and at the step."""
+def _draw_maps(attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head) -> None:
+    """Draw the attention of a head, (query, key), at the start and at the step, by their numbers."""
     layer, head = head_of_maps
-    write_heading(f"L{layer} H{head} on the text above")
-    models = {0: changes.before, changes.number: changes.after}
-    for column, (number, model) in zip(st.columns(2, gap="medium"), models.items(), strict=True):
+    is_lecture = current_look().lecture  # its figure has room for one map
+    columns = (page_place("rest"), nullcontext()) if is_lecture else st.columns(2, gap="small")
+    for column, (number, weights) in zip(columns, attention.items(), strict=True):
         with column:
-            attention = wait_for(capture_step(model, encoding, number)).attention[layer, head]
-            title = f"at step {number:,}" if number else "at the start"
-            if not np.isfinite(attention).all():
+            title = f"L{layer} H{head}, step {number:,}" if number else f"L{layer} H{head}, start"
+            if not np.isfinite(weights).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
-            figure = attention_heatmap(attention, encoding.tokens, encoding.tokens, signed=False, title=title)
-            figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
-            alt = f"Attention of L{layer} H{head} {title}"
-            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=alt, grows=False)
+            figure = attention_heatmap(weights, tokens, tokens, signed=False, title=title)
+            if not is_lecture:
+                figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
+            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=f"Attention of {title}", min_share=0.5)
 
 
 # ---------------------------------------------------------------------------- what came out
@@ -243,31 +342,26 @@ def _draw_result(run: TuningRun) -> None:
     log = run.log
     best = log.best_steps[-1] if log.best_steps else log.step
     figures, kind = dict(log.held_out).get(best, {}), run.request.kind
-    write_heading("What came out")
+    write_heading("Trained model")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         open_it, icon = partial(open_model, str(run.folder)), ":material/open_in_new:"
         st.button("Open it on all pages", key="open_tuned", icon=icon, type="primary", on_click=open_it)
         file_button("Model as .zip", partial(zip_model, run.folder), f"{run.name}.zip")
     scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
-    score_text = f" (of the held-out {kind.unit}: {scores})" if scores else ""
-    write_note(
-        f"The weights that did best, after step {best:,}{score_text}, in {escape_markdown(str(run.folder))}; kept "
-        "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
-    )
+    scores = f" (held-out {kind.unit}: {scores})" if scores else ""
+    folder = escape_markdown(str(run.folder))
+    write_note(TEXTS["result"].format(step=f"{best:,}", scores=scores, folder=folder))
 
 
 def _draw_deletion(run: TuningRun) -> None:
     """Draw the button that deletes the run, behind a confirmation."""
     with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
         if st.session_state.model == str(run.folder):
-            write_note("This model is the one that all pages ask: choose another in the sidebar first.")
+            write_note(TEXTS["delete_selected"])
             return
-        write_note(
-            f"The folder {escape_markdown(str(run.folder))} is taken from the disk, with the model, the kept steps "
-            "and the file that was uploaded. What is gone cannot be brought back."
-        )
+        write_note(TEXTS["delete"].format(folder=escape_markdown(str(run.folder))))
         delete, icon = partial(_delete, run), ":material/delete_forever:"
-        st.button("Delete it for good", key="delete_tuned_now", icon=icon, type="primary", on_click=delete)
+        st.button("Delete permanently", key="delete_tuned_now", icon=icon, type="primary", on_click=delete)
 
 
 def _delete(run: TuningRun) -> None:

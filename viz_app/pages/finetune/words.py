@@ -1,4 +1,4 @@
-"""What the word head reads at every layer, at the start of a run and at one of its kept steps."""
+"""The logit lens at the start of a run and at one of its kept steps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ import streamlit as st
 from bert_core.records import LensChange
 from bert_core.tokenizer import Encoding, Tokenizer
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, short_names
-from viz_app.pages.finetune import words_of
+from viz_app.pages.finetune import TEXTS, words_of
 from viz_app.pages.finetune.changes import StepComparison, equal_word_shares, read_layers
-from viz_app.shell.view import chart, write_heading, write_line, write_note
+from viz_app.shell.view import MISLEADS, READING, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 MIN_COLOUR_RANGE = 0.05  # nats
-READING = (
-    "**How to read this:** in each cell the word that the word head reads first; the colour says how far its reading "
-    "at this step is from that at the start (Jensen-Shannon divergence, 0.69 nats at most), and hover both words. The "
-    "line says how often both read the same word first. **How it can mislead:** this run teaches another head, and "
-    "nothing holds the states to what the word head knows: a word that changes says that the state moved, not that it "
-    "means the new word, nor that the old one is forgotten. The head itself stays, but its table of words is that of "
-    "the embeddings, which learn too."
-)
 
 
 def draw_words(changes: StepComparison, encoding: Encoding, *, quick: float) -> None:
@@ -29,10 +21,10 @@ def draw_words(changes: StepComparison, encoding: Encoding, *, quick: float) -> 
 
     quick: duration in seconds up to which the latter needs no button.
     """
-    write_heading("What the layers read as words")
+    write_heading("Logit lens before and after")
     number, tokenizer = changes.number, changes.before.tokenizer
     if not changes.before.has_head("words"):
-        write_note("This model has no trained word head: its layers cannot be read as words.")
+        write_note(TEXTS["no_words"])
         return
     change = wait_for(read_layers(changes, encoding))
     write_line(_summary(change, number))
@@ -40,11 +32,13 @@ def draw_words(changes: StepComparison, encoding: Encoding, *, quick: float) -> 
     _draw_grid(change, tokenizer, number, change.after if side == "step" else change.before)
     lines, reading = st.columns([1, 1], gap="large")
     with lines:
-        shares = confirm(f"Read the first {changes.texts_name}", equal_word_shares(changes), quick=quick)
+        shares = confirm(
+            f"Compare the top words of the first {changes.texts_name}", equal_word_shares(changes), quick=quick
+        )
         if shares is not None:
             _draw_shares(changes, shares)
     with reading:
-        write_note(READING)
+        write_note(f"{READING} {TEXTS['words_reading']} {MISLEADS} {TEXTS['words_misleads']}")
 
 
 def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:
@@ -60,11 +54,11 @@ def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.
         [[_hover_lines(change, tokenizer, depth, place, number) for depth in range(depths)] for place in positions],
         positions,
         highest=max(float(change.divergence.max()), MIN_COLOUR_RANGE),
-        unit="distance to the start's reading (JS, nats)",
+        unit="divergence from the start (JS, nats)",
     )
     alt = (
-        f"The word read first at each of {len(positions)} tokens and {depths} depths at step {number}, coloured by how "
-        "far it is from the start's"
+        f"Top word at each of {len(positions)} tokens and {depths} depths at step {number}, coloured by the divergence "
+        "from the start"
     )
     chart(figure, key="tuned_lens", alt=alt, grows=False)
 
@@ -72,8 +66,8 @@ def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.
 def _draw_shares(changes: StepComparison, shares: np.ndarray) -> None:
     """Draw the share of tokens with the same first word, (depth,)."""
     lines, names = {f"first {changes.texts_name}": 100 * shares}, short_names(changes.depths)
-    alt = f"Tokens at which the same word is read first, {shares[-1]:.0%} at the last depth"
-    chart(layer_lines(lines, names, title="same word first (%)"), key="tuned_same_words", alt=alt, grows=False)
+    alt = f"Tokens with the same top word, {shares[-1]:.0%} at the last depth"
+    chart(layer_lines(lines, names, title="same top word (%)"), key="tuned_same_words", alt=alt, grows=False)
 
 
 def _hover_lines(change: LensChange, tokenizer: Tokenizer, depth: int, place: int, number: int) -> list[str]:
@@ -91,10 +85,8 @@ def _summary(change: LensChange, number: int) -> str:
     names, changed_counts = depth_names(len(change.before)), (~change.equal).sum(1)
     tokens, last, max_depth = len(change.encoding), int(changed_counts[-1]), int(changed_counts.argmax())
     if not changed_counts.any():
-        return f"At step {number:,} the same word is read first at every token and depth as at the start."
-    sentence = (
-        f"At step {number:,} **{last} of {tokens}** tokens are read as another word than at the start {names[-1]}"
-    )
+        return f"At step {number:,} the top word is the same as at the start for every token and depth."
+    sentence = f"At step {number:,} the top word {names[-1]} differs from the start for **{last} of {tokens}** tokens"
     if max_depth == len(names) - 1:
-        return f"{sentence}, more than at any depth before."
-    return f"{sentence}; most, {int(changed_counts[max_depth])}, {names[max_depth]}."
+        return f"{sentence}, more than at any other depth."
+    return f"{sentence}; most differ {names[max_depth]} ({int(changed_counts[max_depth])})."

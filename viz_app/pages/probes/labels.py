@@ -23,6 +23,7 @@ from bert_core.studies.probes import MASKED_SENTENCES, label_erasers, probe_poin
 from bert_core.studies.settings import ProbeSettings
 from bert_core.studies.words import LabelledSentence, label_names, read_labelled_words
 from bert_core.tokenizer import Encoding
+from viz_app.lessons import TREES
 from viz_app.shell.controls import Upload
 from viz_app.shell.work import cached, estimate_seconds, work
 
@@ -74,6 +75,10 @@ class LabelledFile:
         """Return its sentences with one of its labels."""
         with self.on_disk() as path:
             return read_labelled_words(path, label)
+
+
+SENTENCES, AGREEMENT = LabelledFile(Upload("example sentences.conllu", TREES.read_bytes())), LabelledFile(None)
+BUNDLED = {"upos": SENTENCES, "relation": SENTENCES, "subject": AGREEMENT, "number": AGREEMENT}  # file of each label
 
 
 @cached

@@ -1,22 +1,26 @@
-"""Draws the page Probes."""
+"""Draws the page Probing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.probes import ProbeDepth, probe_depths
+from bert_core.fingerprint import fingerprint
 from bert_core.studies.probes import probes_csv
 from bert_core.studies.settings import ProbeSettings
 from viz_app.figures.lens import depth_names, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
-from viz_app.pages.probes import EXAMPLE, erase, erased_at, label, seeds
+from viz_app.pages.probes import EXAMPLE, LABEL_NAMES, TEXTS, erase, erased_at, label, seeds
 from viz_app.pages.probes.labels import (
+    BUNDLED,
     MAX_WORDS,
     RANDOM_ERASERS,
+    SENTENCES,
     ErasedPrediction,
     LabelledFile,
     fit_erasers,
@@ -24,6 +28,7 @@ from viz_app.pages.probes.labels import (
     predict_erased,
     probe_file,
 )
+from viz_app.pages.probes.recorded import LABEL, SEEDS, RecordedProbes, recorded_probes
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import file_control
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -32,55 +37,59 @@ from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
-BASELINES = {"control": "random labels", "lookup": "word alone", "majority": "commonest label"}  # of `ProbePoint`
-LOSSES = {"loss": "whole", "loss_erased": "erased", "loss_random": "random"}
+BASELINES = {"control": "control task", "lookup": "word type only", "majority": "majority class"}  # of `ProbePoint`
+LOSSES = {"loss": "original", "loss_erased": "label erased", "loss_random": "random directions"}
 MAX_GAPS, PIECES_PER_PREDICTION, MAX_PIECES = 2, 4, 6
 MIN_LOSS_RANGE = 0.5  # nats on the axis of losses
 PERCENTAGES = ("probe", "lowest", "highest", *BASELINES.values(), "selectivity", "label erased")
 FORMATS = {
     **dict.fromkeys(PERCENTAGES, "percent"),
-    **dict.fromkeys(("code", "code of random labels"), "%.2f"),
+    **dict.fromkeys(("compression", "compression of control task"), "%.2f"),
     **dict.fromkeys((f"loss, {name}" for name in LOSSES.values()), "%.3f"),
 }
-FILE_FORMAT = (
-    "A table has a row a word. Words of one sentence say the same in the column sentence; a word without a label is "
-    "read and not asked about."
-)
-AGREEMENT = (
-    "Sentences such as “The boys near the king [MASK] tired.”: the number of each noun, which its form tells, and at "
-    "all other words the number of the subject, which only context tells"
-)
-READING = (
-    "**How to read this:** the share of words whose label the linear probe says, in sentences that it did not learn "
-    "from; the band goes from its worst split to its best. The model has told the label only where the probe is above "
-    "the word alone, the commonest label and its own first depth. Random labels, one for each word, say how much it "
-    "could learn by heart. **How it can mislead:** what can be read need not be used: only erasing it says, at one "
-    "depth, and the layers above may compute it anew. What no plane tells apart is not seen."
-)
 
 
 def draw(page: View) -> None:
     """Draw the accuracy of probes at every depth, their table, and what the model predicts with the label erased."""
     selection = page.selection
     with page.controls():
-        with st.popover("Your own words", icon=":material/upload:", width="content"):
-            kind = "Treebank, CoNLL-U; or a .csv with the columns sentence, word and labels"
-            file = LabelledFile(file_control(st, kind, "labelled_words", types=["csv", "conllu", "txt"], megabytes=5))
-            write_note(FILE_FORMAT)
-        name = label(options=labels_of(file))
-        settings = ProbeSettings(seeds=seeds(), words=MAX_WORDS, erase=erase())
-    depths = selection.loaded.config.num_hidden_layers + 1
-    with page.figure():
-        _write_material(selection, file)
-        button = f"Probe {depths} depths with {settings.seeds} seed{'s' * (settings.seeds != 1)}"
+        with st.popover(TEXTS["upload"], icon=":material/upload:", width="content"):
+            types = ["csv", "conllu", "txt"]
+            upload = file_control(st, TEXTS["upload_label"], "labelled_words", types=types, megabytes=5)
+            write_note(TEXTS["upload_format"])
+        name = label(options=list(BUNDLED) if upload is None else labels_of(LabelledFile(upload)))
+        file = BUNDLED[name] if upload is None else LabelledFile(upload)
+        settings = ProbeSettings(seeds=seeds.value, words=MAX_WORDS, erase=erase())
+        with page.options(seeds):
+            settings = replace(settings, seeds=seeds())
+    recorded = _recorded(selection, file, name, settings)
+    left, right = page.figure().columns([3, 2], gap="large")
+    with right:
+        result = st.container(gap="small")
+        depths = f"{selection.loaded.config.num_hidden_layers + 1} depths"
+        button = f"Probe {depths} with {settings.seeds} seed{'s' * (settings.seeds != 1)}"
+        if recorded is not None:
+            button = "Run it yourself"
         points = confirm(button, probe_file(selection.plain, file, name, settings))
+    with result:
+        if points is None and recorded is not None:
+            points = recorded.points
+            write_note(f"Measured on {recorded.date} on the sixty example sentences.")
+        else:
+            write_note(_material(file))
+        if selection.loaded.edits or selection.off:
+            write_note(TEXTS["unmodified"])
     if points is None:
         end_run()
     probes = probe_depths(points)
-    with page.figure():
+    with left:
         _draw_accuracies(probes)
-    page.read(READING)
-    _draw_table(probes)
+    with result:
+        write_line(_result_sentence(probes, name))
+    with right:
+        _draw_losses(probes)
+        _draw_table(probes)
+    page.read(TEXTS["reading"], TEXTS["misleads"])
     model = ModelReference(selection.plain)
     add_file(
         "Accuracies (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
@@ -89,38 +98,65 @@ def draw(page: View) -> None:
         _draw_erased(selection, file, name, settings)
 
 
-def _write_material(selection: Selection, file: LabelledFile) -> None:
-    """Write which words are probed, and which changes of the model the probes ignore."""
-    words = AGREEMENT if file.upload is None else f"The words of {escape_markdown(file.upload.name)}"
-    write_note(
-        f"{words}. At most {MAX_WORDS:,} words, of sentences drawn from all; for more, and for a table that goes on "
-        "where it stopped: `headlight probe`."
+def _recorded(selection: Selection, file: LabelledFile, name: str, settings: ProbeSettings) -> RecordedProbes | None:
+    """Return the recorded probes if they are of this model, file, label and settings."""
+    recorded = recorded_probes()
+    if file is not SENTENCES or (name, settings.seeds, settings.erase) != (LABEL, SEEDS, False):
+        return None
+    return recorded if fingerprint(selection.plain) == recorded.fingerprint else None
+
+
+def _material(file: LabelledFile) -> str:
+    """Return which words are probed, and how many at most."""
+    if file.upload is None:
+        words = TEXTS["material.agreement"]
+    elif file is SENTENCES:
+        words = TEXTS["material.sentences"]
+    else:
+        words = f"Words of {escape_markdown(file.upload.name)}."
+    return f"{words} At most {MAX_WORDS:,} words of random sentences; `headlight probe` takes more."
+
+
+def _result_sentence(probes: Sequence[ProbeDepth], name: str) -> str:
+    """Return the depth with the best accuracy, compared with the best baseline there."""
+    means = _means(probes, "accuracy")
+    best = int(means.argmax())
+    depth = depth_names(probes[-1].depth + 1)[probes[best].depth]
+    figures = {title: probes[best].figures[figure][0] for figure, title in BASELINES.items()}
+    baseline = max(figures, key=figures.__getitem__)
+    return (
+        f"The probe is most accurate {depth}: **{means[best]:.0%}** of held-out words get the correct "
+        f"{escape_markdown(LABEL_NAMES.get(name, name))}, against {figures[baseline]:.0%} from the {baseline}."
     )
-    if selection.loaded.edits or selection.off:
-        write_note("Probes read the model as it was loaded: with all heads on, and no arrow cut.")
 
 
 def _draw_accuracies(probes: Sequence[ProbeDepth]) -> None:
-    means = {name: _means(probes, name) for name in ("accuracy", *BASELINES, "erased", *LOSSES)}
+    """Draw the accuracy of the probe with its baselines, depth by depth."""
+    means = {name: _means(probes, name) for name in ("accuracy", *BASELINES, "erased")}
     lines = {"probe": means["accuracy"], **{title: means[name] for name, title in BASELINES.items()}}
-    has_erased, has_loss = (bool(np.isfinite(means[name]).all()) for name in ("erased", "loss"))
-    if has_erased:
+    if np.isfinite(means["erased"]).all():
         lines["label erased"] = means["erased"]
-    depths = [short_names(probes[-1].depth + 1)[probe.depth] for probe in probes]
-    left, right = st.columns([1.5, 1], gap="medium") if has_loss else (st.container(), None)
-    with left:
-        write_line("**Words whose label is said**, of held-out sentences")
-        low, high = (np.array([probe.figures["accuracy"][edge] for probe in probes]) for edge in (1, 2))
-        figure = depth_lines(lines, depths, title="share", band=(low, high), shares=True)
-        accuracies = f"from {lines['probe'].min():.0%} to {lines['probe'].max():.0%}"
-        chart(figure, key="probe_lines", alt=f"Accuracy of the probe {accuracies}, depth by depth", min_share=0.6)
-    if right is not None:
-        with right:
-            write_line("**Loss at hidden words**: whole, label erased, random directions erased")
-            losses = {title: means[name] for name, title in LOSSES.items()}
-            figure = depth_lines(losses, depths, title="nats", min_span=MIN_LOSS_RANGE)
-            alt = "Loss at hidden words where the label is erased, depth by depth"
-            chart(figure, key="probe_losses", alt=alt, min_share=0.6)
+    low, high = (np.array([probe.figures["accuracy"][edge] for probe in probes]) for edge in (1, 2))
+    write_line(TEXTS["accuracy"])
+    figure = depth_lines(lines, _depth_names(probes), title="accuracy", band=(low, high), shares=True)
+    accuracies = f"from {lines['probe'].min():.0%} to {lines['probe'].max():.0%}"
+    chart(figure, key="probe_lines", alt=f"Accuracy of the probe {accuracies}, depth by depth", min_share=0.6)
+
+
+def _draw_losses(probes: Sequence[ProbeDepth]) -> None:
+    """Draw the masked-token loss with the label erased, depth by depth, if it was measured."""
+    losses = {title: _means(probes, name) for name, title in LOSSES.items()}
+    if not np.isfinite(losses["original"]).all():
+        return
+    write_line(TEXTS["losses"])
+    figure = depth_lines(losses, _depth_names(probes), title="nats", min_span=MIN_LOSS_RANGE)
+    alt = "Masked-token loss with the label erased, depth by depth"
+    chart(figure, key="probe_losses", alt=alt, min_share=0.6)
+
+
+def _depth_names(probes: Sequence[ProbeDepth]) -> list[str]:
+    names = short_names(probes[-1].depth + 1)
+    return [names[probe.depth] for probe in probes]
 
 
 def _means(probes: Sequence[ProbeDepth], name: str) -> np.ndarray:
@@ -131,20 +167,17 @@ def _means(probes: Sequence[ProbeDepth], name: str) -> np.ndarray:
 def _draw_table(probes: Sequence[ProbeDepth]) -> None:
     formats = {name: st.column_config.NumberColumn(format=format_) for name, format_ in FORMATS.items()}
     st.dataframe([_row(probe) for probe in probes], hide_index=True, key="probe_table", column_config=formats)
-    write_note(
-        "Selectivity: the probe less what it finds of random labels. Code: how many times shorter the labels are when "
-        "they are sent with a probe that is learned on the way than with all labels as likely."
-    )
+    write_note(TEXTS["table"])
 
 
 def _row(probe: ProbeDepth) -> dict[str, Any]:
     """Return the row of the table for a depth: means over the seeds."""
     mean = {name: figure[0] for name, figure in probe.figures.items()}
     row: dict[str, Any] = {"depth": probe.depth, "probe": mean["accuracy"]}
-    row |= dict(zip(("lowest", "highest"), probe.figures["accuracy"][1:], strict=True))
     row |= {title: mean[name] for name, title in BASELINES.items()}
-    row |= {"selectivity": mean["selectivity"], "code": mean["compression"]}
-    row["code of random labels"] = mean["control_compression"]
+    row |= dict(zip(("lowest", "highest"), probe.figures["accuracy"][1:], strict=True))
+    row |= {"selectivity": mean["selectivity"], "compression": mean["compression"]}
+    row["compression of control task"] = mean["control_compression"]
     if np.isfinite(mean["erased"]):
         row["label erased"] = mean["erased"]
     if np.isfinite(mean["loss"]):
@@ -154,14 +187,13 @@ def _row(probe: ProbeDepth) -> dict[str, Any]:
 
 def _draw_erased(selection: Selection, file: LabelledFile, name: str, settings: ProbeSettings) -> None:
     """Draw what the model predicts of the shared text with the label erased at one depth."""
-    write_heading("What does it still predict?")
+    write_heading("Predictions without the label")
     model, encoding = selection.plain, selection.encoding
     if not model.has_head("words"):
-        st.info(with_help("This model has no trained masked-word output: it says nothing at a hidden word."))
+        st.info(with_help(TEXTS["no_head"]))
         return
     if not encoding.mask_positions:
-        hint = "Hide a word of the text above with a click, and see what the model puts there without the label."
-        st.info(with_help(hint))
+        st.info(with_help(TEXTS["no_mask"]))
         return
     names = depth_names(model.config.num_hidden_layers + 1)
     depth = erased_at(options=range(len(names)), format_func=names.__getitem__)
@@ -170,20 +202,17 @@ def _draw_erased(selection: Selection, file: LabelledFile, name: str, settings: 
     for prediction in wait_for(predict_erased(model, encoding, depth, erasers))[:MAX_GAPS]:
         _draw_gap(selection, prediction)
     write_note(
-        f"As it is; with the label erased from every token at this depth; and with as many random directions erased "
-        f"({erasers[0].rank}), the mean of {RANDOM_ERASERS} draws."
+        f"The original prediction, that with the label erased from every token {names[depth]}, and the mean of "
+        f"{RANDOM_ERASERS} draws with as many random directions erased ({erasers[0].rank})."
     )
     if is_current_example(EXAMPLE) and file.upload is None:
         st.info(with_help(EXAMPLE.remark), icon=":material/lightbulb:")
 
 
 def _draw_gap(selection: Selection, prediction: ErasedPrediction) -> None:
+    """Draw the most likely words for a mask: original, with the label erased, with random directions erased."""
     pieces = prediction.most_likely(PIECES_PER_PREDICTION, MAX_PIECES)
-    states = {
-        "as it is": prediction.full,
-        "label erased": prediction.erased,
-        "random directions": prediction.randomly_erased,
-    }
+    states = dict(zip(LOSSES.values(), (prediction.full, prediction.erased, prediction.randomly_erased), strict=True))
     bars = {name: probabilities[pieces].tolist() for name, probabilities in states.items()}
     write_line(f"{selection.gap(prediction.position)}:")
     chart(

@@ -227,14 +227,14 @@ def _measure_points(
             )
 
 
-def extend_curve(experiment: Experiment, method: str, reference: tuple[Encoding, ...]) -> float | None:
-    """Start a curve, or continue it, without waiting; return the measured share, or None if it is complete.
+def extend_curve(experiment: Experiment, method: str, reference: tuple[Encoding, ...]) -> tuple[float, str] | None:
+    """Start a curve, or continue it, without waiting; return the measured share with its text; None if complete.
 
     Its points (`curve_points`) come one by one, in one long job that gives way to others.
     """
     ranking = rank_parts(experiment, method, reference)
-    if progress_of(ranking) is not None:
-        return 0.0
+    if (progress := progress_of(ranking)) is not None:
+        return 0.0, progress[1]
     return progress_of(_measure_points(experiment, reference, wait_for(ranking)))
 
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 import json
 import random
 
-import streamlit as st
-
-from viz_app.finetuning.material import KINDS
-from viz_app.shell.controls import Upload
-
 EXAMPLE_COUNT = 200  # rows, sentences or contexts
 PEOPLE = ("Anna", "Tom", "Maria", "John", "Emma", "Peter", "Alice", "David")
 PLACES = ("Paris", "London", "New York", "Rome", "Berlin", "San Francisco", "Vienna", "Tokyo")
 ITEMS = ("ball", "car", "book", "boat", "hat", "piano", "dog", "garden")
 COLOURS = ("red", "blue", "green", "white", "black", "old", "new", "small")
-
-
-def upload_example(kind: str) -> None:
-    """Upload the example file of one of `KINDS`; a callback."""
-    st.session_state.tuning_table = Upload(KINDS[kind].example_file, example_file(kind))
 
 
 def example_file(kind: str) -> bytes:

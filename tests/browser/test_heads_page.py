@@ -30,7 +30,7 @@ def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: s
     settled(page)
     assert cell.bounding_box() == before
     page.mouse.click(*at)
-    expect(page.get_by_text("All heads are on")).to_be_visible()
+    expect(page.get_by_role("button", name="All heads are on")).to_be_visible()
     expect(page.locator("button.cell.off")).to_have_count(0)
     settled(page)
     assert cell.bounding_box() == before

@@ -99,7 +99,7 @@ def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict
 def _cells(values: np.ndarray, exists: np.ndarray, write: Callable[[float], Any], missing: Any) -> list[list[Any]]:
     """Return what is written for each value, (layer, head), and `missing` for a head that does not exist."""
     return [
-        [write(value) if there else missing for value, there in zip(*row, strict=True)]
+        [write(value) if is_head else missing for value, is_head in zip(*row, strict=True)]
         for row in zip(values, exists, strict=True)
     ]
 

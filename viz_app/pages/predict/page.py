@@ -198,7 +198,7 @@ def _offer_pair(*, order: bool) -> None:
     """Draw a button that adds a second sentence. order: whether the model predicts the order of two sentences."""
     sentence = TEXTS["missing_pair_order" if order else "missing_pair"]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        write_note(sentence)
+        st.caption(sentence, width="content")
         fill = ("pair", examples.first_example().pair)
         st.button(TEXTS["add_example"], key=f"fill: {sentence}", on_click=set_choice, args=fill, type="tertiary")
 

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from viz_app.components import attention_view
 from viz_app.components.clicks import latest
-from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message
+from viz_app.components.head_grid import _in_cell, grid_message
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
@@ -40,6 +40,7 @@ from viz_app.figures.thumbnails import common_limit, pale_thumbnails, thumbnails
 from viz_app.tokens import Token
 
 PAGES = (LIGHT_PAGE, DARK_PAGE)
+CELL_LETTERS = 6  # that fit into a cell of a grid
 THEME = Path(__file__).parents[2] / "viz_app" / "theme.toml"
 # What linear light becomes for an eye without green cones, without red cones (Machado, Oliveira & Fernandes 2009).
 DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
@@ -394,13 +395,16 @@ def test_a_token_can_be_read_on_the_stripe_of_every_head() -> None:
 
 
 def test_numbers_of_a_grid_fit_into_their_cells() -> None:
-    """Two digits, one where two are too long, and a power of ten before nothing is left; none is longer than a cell."""
+    """Two decimals, three in a grid of small values, none in one of very small values, and never a power of ten."""
     values = np.array([[-0.0094, -0.0009, 0.00044], [-1.2e-10, -0.13, np.nan]])
     message = grid_message(layers=2, heads=3, values=values, signed=True)
-    numbers = json.dumps([["−0.009", "−9e−4", "0.0004"], ["−1e−10", "−0.13", "–"]]).encode()
-    assert b'"numbers": ' + numbers in message
+    digits = json.dumps([["−0.01", "0.00", "0.00"], ["0.00", "−0.13", "–"]]).encode()
+    assert b'"digits": ' + digits in message
+    numbers = json.dumps([["−0.0094", "−0.00090", "0.00044"], ["−1.2e−10", "−0.13", ""]]).encode()
+    assert b'"numbers": ' + numbers in message, "a screen reader gets two significant digits"
     many = 10.0 ** np.linspace(-12, 3, 200)[None] * np.array([[-1.0], [1.0]])
-    assert max(len(_in_cell(value)) for value in many.flat) <= CELL_LETTERS
+    assert max(len(_in_cell(value, abs(value))) for value in many.flat) <= CELL_LETTERS
+    assert (_in_cell(-0.0421, 0.05), _in_cell(0.0002, 0.05), _in_cell(0.004, 0.004)) == ("−0.042", "0.000", "")
 
 
 def test_the_grid_refuses_arrays_that_do_not_fit() -> None:

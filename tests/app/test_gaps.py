@@ -26,9 +26,8 @@ def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gaps, "UNSURE", (cool + hot) / 2)
     monkeypatch.setattr(gaps, "_temperature_of", lambda _: 3.0)
     app = visited("predict", text=text)
-    assert not app.exception and f"{UNSURE}of first guesses as sure as this one, about {hot:.0%} are right." in words(
-        app
-    )
+    sentence = f"{UNSURE}about {hot:.0%} of top guesses with this confidence are correct."
+    assert not app.exception and sentence in words(app)
     app.toggle(key=key_of(app, "calibrated")).set_value(False).run()
     assert not app.exception and UNSURE not in words(app)
     assert app.query_params["calibrated"] == "0"
@@ -40,7 +39,7 @@ def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(gaps, "UNSURE", 1.1)
     monkeypatch.setattr(gaps, "_temperature_of", lambda _: None)
     app = visited("predict", text=text)
-    assert f"{UNSURE}its best guess has only probability {sure_of(text, 1.0):.2g}." in words(app)
+    assert f"{UNSURE}its top guess has a probability of only {sure_of(text, 1.0):.2g}." in words(app)
     assert not [toggle for toggle in app.toggle if toggle.label == "Calibrated confidence"]
 
 

@@ -43,6 +43,7 @@ from viz_app.pages.roles import treebank
 from viz_app.shell import downloads, examples, selection
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import added_models
+from viz_app.texts import page_texts
 
 TOO_LONG = "word " * 700
 FIRST_EXAMPLE = examples.first_example()
@@ -50,6 +51,7 @@ UNUSUAL_TEXTS = {
     TOO_LONG: "are left out", "x" * 100_000: "[UNK]", "😀 🦊 𒀀 𐎀": "[UNK]", "word " * 20_000: "are left out",
 }  # fmt: skip
 EXAMPLE_TEXT = compare.TEXTS["example_text"]
+KINDS = ("everyday", "facts")  # of measured statements
 PAGES = ("predict", "attention", "compare", "why", "layers", "causes", "neurons", "heads", "roles", "prune", "inside")
 
 
@@ -138,16 +140,37 @@ def test_a_wrong_address_is_said_and_left_out(address: dict[str, str], notice: s
     assert notice in words(app)
 
 
-def test_hiding_a_word_gives_its_rank_and_putting_a_word_in_writes_it() -> None:
-    """A hidden word has a rank; a picked word stands in the text afterwards, and is no longer hidden."""
-    app = start(text="She opened the door and walked in.", masked="3")
-    assert "**The hidden word “door” at position 4** ranks **1st** of 30,522" in words(app)
-    pick = app.pills[0] if hasattr(app, "pills") else app.button_group[0]
-    pick.set_value([pick.options[1]] if isinstance(pick.value, list) else pick.options[1]).run()
+def test_masking_a_word_gives_its_rank_and_the_button_puts_the_explained_word_into_the_text() -> None:
+    """A masked word has a rank; the explained word replaces it in the text, and the mask is gone."""
+    app = start(text="She opened the door and walked in.", masked="3", target="4:room")
+    assert "**Masked word “door” (position 4)** ranks **1st** of 30,522, probability **0." in words(app)
+    app.button(key="put_4").click().run()
     assert not app.exception
-    assert app.session_state.text != "She opened the door and walked in."
-    assert app.session_state.text.startswith("She opened the ") and app.session_state.text.endswith(" and walked in.")
-    assert app.session_state.masked == ()
+    assert app.session_state.text == "She opened the room and walked in." and app.session_state.masked == ()
+
+
+def test_a_head_that_is_off_leaves_the_explained_word() -> None:
+    """Without a target in the link it is the first guess with all heads on, though another is first now."""
+    app = visited("heads", text="She gave the book to her brother.", masked="5", off="5.8")
+    assert not app.exception and app.session_state.target == "6:her"
+    assert re.search(r"With L5 H8 off, the prediction changes from “her” \(0\.\d+\) to “his” \(0\.\d+\)", words(app))
+    app.session_state.off = ()
+    app.run()
+    assert app.session_state.target == "6:her" and "All heads are on: the prediction is “her” (0." in words(app)
+
+
+def test_the_limits_of_the_bundled_model_are_those_of_its_card() -> None:
+    """One line with the measured figures where it predicts a masked word, and none without a mask."""
+    measures = json.loads((Path(bert_core.__file__).parent / "assets/headlight-mini/measures.json").read_text())
+    everyday, facts = ([sum(column) for column in zip(*measures[kind].values(), strict=True)] for kind in KINDS)
+    capitals = measures["facts"]["capital"]
+    app = start(text="She opened the door and walked in.", masked="3")
+    limits = page_texts("predict")["limits.headlight-mini"]
+    assert limits in words(app)
+    for share, size in ((everyday[0], everyday[2]), (facts[0], facts[2])):
+        assert f"{share / size:.0%} of {size} " in limits
+    assert f"{capitals[0]} of {capitals[2]} capitals" in limits
+    assert limits not in words(start(text="She opened the door and walked in."))
 
 
 def test_swapping_exchanges_the_sentences() -> None:
@@ -176,7 +199,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
 @pytest.mark.parametrize(
     ("page", "address", "sentence", "filled"),
     [
-        ("predict", {"text": "A small word."}, "Click a word above to hide it", ("masked", (1,))),
+        ("predict", {"text": "A small word."}, "Click a word above to mask it", ("masked", (1,))),
         ("predict", {"text": "A word.", "masked": "1"}, "Add a second sentence", ("pair", FIRST_EXAMPLE.pair)),
         ("predict", {"text": " "}, "There is no text", ("text", FIRST_EXAMPLE.text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
@@ -336,8 +359,8 @@ def test_a_fine_tuned_model_shows_its_classes(tiny_classifier_folder: Path, monk
     assert found is not None and found.probabilities is not None and not app.exception and not app.error
     best = found.order[0]
     assert f"#### {found.labels[best]}: {found.probabilities[best]:.2f}" in words(app)
-    assert "all 3 add up to 1" in words(app) and "not trained further" in words(app)
-    assert [header.value for header in app.header] == ["Which class is it? What belongs in the gap? Does B follow A?"]
+    assert "all 3 add up to 1" in words(app) and "may be worse than before" in words(app)
+    assert "Which class is it?" in words(app)
 
 
 def test_classes_are_targets_and_stay_in_the_link(
@@ -355,7 +378,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     assert target_of(linked)[0] == f"class:{order[2]}"
     at(linked, "heads").run()
     assert not linked.exception and target_of(linked)[0] == f"class:{order[2]}"
-    assert "Class" in [header.value for header in linked.subheader]
+    assert "All heads are on: the prediction is “" in words(linked)
     wrong = with_classes(tiny_classifier_folder, monkeypatch, "attention", target="class:7")
     assert not wrong.exception and not wrong.error and target_of(wrong)[0] == f"class:{order[0]}"
 
@@ -384,7 +407,7 @@ def test_a_published_classifier_shows_its_classes_alone(
         assert "has no trained output for words or two sentences" in words(app)
         assert "nothing to predict yet" not in words(app) and target_of(app)[0].startswith("class:")
         if page == "predict":
-            assert [header.value for header in app.header] == ["Which class is it?"]
+            assert "Which class is it?" in words(app)
 
 
 def test_a_number_is_not_shown_as_a_class(
@@ -404,25 +427,22 @@ def test_a_number_is_not_shown_as_a_class(
 
 
 def test_heads_can_be_removed_one_by_one() -> None:
-    """Removal colours the grid by the change of the target without each head, and says how true the slope is."""
+    """Ablation colours the grid by the contribution of each head, compared with the estimate from the gradient."""
     app = at(start(), "heads").run()
-    assert "Does the gradient predict" not in words(app)
+    assert "Gradient estimate against ablation" not in words(app)
     app.segmented_control(key=key_of(app, "colour")).set_value("removal").run()
     for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
-        if "measured by removing it" in words(app):
+        if "(zero ablation). Warm" in words(app):
             break
         app.run()
     assert not app.exception and not app.error
-    assert "when this head alone is switched off" in words(app)
-    assert "measured by removing it" in words(app)
-    assert re.search(r"Does the gradient predict the effect of removal\? Rank correlation [+-][01]\.\d\d", words(app))
+    assert "its fall when this head alone is ablated (zero ablation)." in words(app)
+    assert re.search(r"Gradient estimate against ablation: rank correlation [+-][01]\.\d\d", words(app))
     app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
-    saying(app, "removing it, with its mean on other texts in its place")
+    saying(app, "ablated (mean ablation).")
     app.text_area(key=key_of(app, "reference")).set_value(" ").run()
     assert not app.exception
-    assert [said(error) for error in app.error] == [
-        "There are 0 other texts to replace a head with: give 1 to 64, one per line."
-    ]
+    assert [said(error) for error in app.error] == ["There are 0 reference texts: give 1 to 64, one per line."]
     linked = start(**{"text": "A word.", "colour": "nonsense"})
     assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)
 

@@ -488,7 +488,7 @@ def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").last.click()
     lines = Path(download.value.path()).read_text().splitlines()
-    assert lines[:3] == ["layer,head,on,slope", "0,0,1,1.0", "0,1,0,1.0"] and len(lines) == 7
+    assert lines[:3] == ["layer,head,on,gradient_estimate", "0,0,1,1.0", "0,1,0,1.0"] and len(lines) == 7
     assert page.evaluate("window.ran") is None
 
 

@@ -25,25 +25,23 @@ def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: s
     assert before is not None
     at = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
     page.mouse.click(*at)
-    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    expect(page.get_by_role("button", name="1 head is off")).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("^L2 H4.*off"))).to_be_visible()
     settled(page)
     assert cell.bounding_box() == before
     page.mouse.click(*at)
-    expect(page.get_by_text("All heads are on")).to_be_visible()
+    expect(page.get_by_role("button", name="All heads are on")).to_be_visible()
     expect(page.locator("button.cell.off")).to_have_count(0)
     settled(page)
     assert cell.bounding_box() == before
 
 
-def test_the_colour_means_the_same_estimated_and_found(app: str, page: Page) -> None:
-    """Both say in the same unit what switching a head off does to the target: of the largest, in the same direction."""
+def test_the_colour_means_the_same_estimated_and_measured(app: str, page: Page) -> None:
+    """Both are contributions in the same unit, and the largest have the same sign."""
     seen = []
     for colour in ("slope", "removal"):
         page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': colour})}")
-        expect(page.locator(".legend .unit")).to_have_text(
-            "change of the answer when the head is off, in nats of log-probability"
-        )
+        expect(page.locator(".legend .unit")).to_have_text("contribution, in nats of log-probability")
         labels = page.locator("button.cell").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
         seen.append({name: float(figure.replace("−", "-")) for name, figure in (label.split(", ") for label in labels)})
     estimated, found = seen
@@ -53,7 +51,7 @@ def test_the_colour_means_the_same_estimated_and_found(app: str, page: Page) -> 
 
 @pytest.mark.smoke
 def test_a_point_opens_its_head(app: str, page: Page) -> None:
-    """A click on a head among the estimates and what was found shows where it looks."""
+    """A click on a head among the estimates and measurements opens its attention."""
     page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': 'removal'})}")
     chart = page.locator(".js-plotly-plot", has=page.locator(".scatterlayer .point")).first
     point = chart.locator(".scatterlayer .trace").last.locator(".point").first
@@ -63,6 +61,6 @@ def test_a_point_opens_its_head(app: str, page: Page) -> None:
     box = point.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.get_by_role("heading", name="Attention")).to_be_visible()
+    expect(page.get_by_role("heading", name="Attention", exact=True)).to_be_visible()
     expect(page.locator("button.cell.selected")).to_have_count(1)
     expect(page.locator(".heads [aria-pressed=true]")).to_have_count(1)

@@ -225,8 +225,7 @@ def test_every_page_shows_what_was_chosen_however_one_comes_to_it(
     for path in tour(list(PAGES)):
         click_to(page, path)
         assert comes_to_show(page, fresh[path]) == fresh[path], (path, page.url)
-        blank = [name for name, value in fresh[path].items() if name.startswith("group") and value == []]
-        assert all(name.startswith("group Put a word in") for name in blank), (path, blank)
+        assert not [name for name, value in fresh[path].items() if name.startswith("group") and value == []], path
         expect(page.get_by_test_id("stException")).to_have_count(0)
         steps += 1
     assert steps == len(PAGES) * (len(PAGES) - 1)

@@ -29,7 +29,7 @@ def test_a_file_is_probed_and_stays(app: str, page: Page) -> None:
     lines = page.locator(".st-key-probe_lines .js-plotly-plot").first
     expect(lines).to_be_visible(timeout=120_000)
     expect(lines.get_by_text("label erased")).to_be_visible()
-    expect(page.get_by_text("The hidden word “were” at position 3")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Masked word “were” (position 3)")).to_be_visible(timeout=60_000)
     page.get_by_role("link", name="Predictions").click()
     expect(page.get_by_role("heading", name="Predictions", exact=True)).to_be_visible()
     settled(page)

@@ -152,7 +152,8 @@ export interface GridHeader {
   fills: boolean;
   colours: ByGround<Scale>;
   shares: (number | null)[][] | null;
-  numbers: string[][] | null;
+  numbers: string[][] | null; // for screen readers
+  digits: string[][] | null; // in the cells
   legend: [low: string, high: string] | null;
 }
 

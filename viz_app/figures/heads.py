@@ -19,8 +19,8 @@ def sweep_scatter(
     estimated: np.ndarray,
     measured: np.ndarray,
     *,
-    estimate: str = "estimated: minus the gradient of the head",
-    finding: str = "found: change of the answer without it",
+    estimate: str = "contribution, estimated from the gradient",
+    finding: str = "contribution, measured by ablation",
 ) -> go.Figure:
     """Draw the estimated effect of every head against the measured one.
 
@@ -36,7 +36,7 @@ def sweep_scatter(
     names = [f"L{layer} H{head}" for layer, head in heads]
     # Those that stand out have their names beside them; the others have them on hover.
     labelled = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
-    hovers = [f"{name}<br>estimated {a:+.9g}<br>found {b:+.9g}" for name, a, b in zip(names, x, y, strict=True)]
+    hovers = [f"{name}<br>estimated {a:+.4g}<br>measured {b:+.4g}" for name, a, b in zip(names, x, y, strict=True)]
     labels = [name if number in labelled else "" for number, name in enumerate(names)]
     marker = {"size": sized(8, 12), "color": page().accent, "opacity": 0.75}
     return points(

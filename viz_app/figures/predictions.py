@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -12,6 +13,7 @@ from viz_app.figures.style import SENTENCE_TINTS, page, plain, sized, token_font
 LONGEST_LABEL = 18
 MAX_LABELS = 60  # tokens under a figure
 NOTABLE = 0.05  # probability
+HOVER_FORM = ".4g"  # of a probability on hover
 
 
 def prediction_bars(
@@ -20,18 +22,27 @@ def prediction_bars(
     *,
     before: Sequence[float] | None = None,
     largest: float | None = None,
+    original: int | None = None,
+    **options: Any,
 ) -> go.Figure:
     """Draw words for a mask as horizontal bars, in the order given, the first on top; the y of a bar is its rank.
 
-    before: (word,) probabilities of the same words with all heads on, drawn beside the present ones.
+    before: (word,) probabilities of the same words in the unmodified model, drawn next to the present ones.
     largest: probability at the end of the scale, for several figures on one scale; the largest one drawn if None.
+    original: bar of the masked word, whose label is underlined. options: of `bars`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
-    series = {"now": probabilities} if before is None else {"before": before, "now": probabilities}
+    series = _series(probabilities, before)
     numbers = [number for values in series.values() for number in values]
     _check(numbers)
     limit = (max(numbers, default=1.0) if largest is None else largest) or 1.0
-    return bars(labels, series, title="probability", limits=(0, 1.02 * limit), longest=LONGEST_LABEL)
+    options |= {"title": "probability", "limits": (0, 1.02 * limit), "longest": LONGEST_LABEL, "form": HOVER_FORM}
+    figure = bars(labels, series, **options)
+    if original is not None:
+        names = list(figure.layout.yaxis.ticktext)
+        names[original] = f"<u>{names[original].strip()}</u>  "
+        figure.layout.yaxis.ticktext = names
+    return figure
 
 
 def paired_bars(labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> go.Figure:
@@ -61,7 +72,7 @@ def answer_bars(
     _check((*first, *last))
     series = {"as the first": first, "as the last": last}
     hovers = {
-        name: [f"{plain(label)}<br>{name} {number:.9g}" for label, number in zip(labels, numbers, strict=True)]
+        name: [f"{plain(label)}<br>{name} {number:{HOVER_FORM}}" for label, number in zip(labels, numbers, strict=True)]
         for name, numbers in series.items()
     }
     # In a long text only tokens that could be an end of the answer have a label; all have a hover text.
@@ -93,10 +104,10 @@ def nsp_verdict(probability: float, *, order: bool = False) -> str:
 def nsp_bar(probability: float, *, before: float | None = None, order: bool = False) -> go.Figure:
     """Draw whether B follows A, as a bar from 0.5 to the probability.
 
-    probability: that B follows A. before: the same with all heads on, drawn above. order: as for `nsp_verdict`.
+    probability: that B follows A. before: the same in the unmodified model, drawn above. order: as for `nsp_verdict`.
     Raises ValueError if a probability is outside 0 to 1.
     """
-    series = {"now": [probability]} if before is None else {"before": [before], "now": [probability]}
+    series = _series([probability], None if before is None else [before])
     _check(number for numbers in series.values() for number in numbers)
     no, yes = ("swapped", "in order") if order else ("no", "yes")
     ticks = {"tickvals": [0, 0.25, 0.5, 0.75, 1], "ticktext": [f"0: {no}", "0.25", "0.5", "0.75", f"1: {yes}"]}
@@ -105,12 +116,18 @@ def nsp_bar(probability: float, *, before: float | None = None, order: bool = Fa
         series,
         title="probability that B follows A",
         base=0.5,
+        form=HOVER_FORM,
         limits=(0, 1),
         axis=ticks,
         margin={"t": 8 if before is None else sized(36, 44), "l": 40, "r": 40},
         shapes=[vertical_line(0.5, page().faint)],
         yaxis={"visible": False, "range": [0.5, -0.5]},
     )
+
+
+def _series(now: Sequence[float], before: Sequence[float] | None) -> Mapping[str, Sequence[float]]:
+    """Return the series of a figure by name; one that is alone needs no name."""
+    return {"": now} if before is None else {"before": before, "now": now}
 
 
 def _check(probabilities: Iterable[float]) -> None:

@@ -1,7 +1,8 @@
-"""Predictions before and after a change of the model, and the replacement of removed heads."""
+"""Predictions before and after a change of the model, and the ablation of every head."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,28 @@ from viz_app.figures.style import two_digits
 from viz_app.shell.examples import REFERENCE
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.params import Param, select
+from viz_app.shell.params import Head, Param, select
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import chart, write_line
 from viz_app.shell.work import Work, wait_for
 
 MAX_TOKENS = 8  # drawn before and after
-REPLACEMENT_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
+NAMED_HEADS = 2  # heads that a sentence names; of more it states the number
+ABLATION_TYPES = {"zero": "Zero", "mean": "Mean", "resample": "Resample"}
 
-replacement = select("instead", {name: REPLACEMENT_NAMES[name] for name in REPLACEMENTS}, "Replace it by")
+replacement = select(
+    "instead",
+    {name: ABLATION_TYPES[name] for name in REPLACEMENTS},
+    "Ablation type",
+    "Output of an ablated head: zero, its mean over the reference texts, or its output on the first of them.",
+)
 reference: Param[str] = Param(
     "reference",
     REFERENCE,
     widget="text_area",
-    label=f"One per line, at most {MAX_REFERENCES}",
-    help="Mean: over all tokens of these texts. Output: that on the first text, position by position.",
+    label=f"Reference texts, one per line (at most {MAX_REFERENCES})",
+    help="Mean ablation uses the head's mean output over all tokens of these texts. Resample ablation uses its output "
+    "on the first text, position by position.",
     text_name="reference",
     free=True,
     arguments={"height": 150, "width": 420},
@@ -52,29 +60,61 @@ def word_change(
     largest: float,
     key: str,
 ) -> None:
-    """Draw the probabilities of words for a gap, before and after, as bars.
+    """Draw the probabilities of words for a mask, before and after, as bars; one bar for each word if nothing changed.
 
-    top_k: words that are drawn of each prediction. max_words: of both together. largest: the end of the scale.
+    The label of the masked word is underlined. top_k: words that are drawn of each prediction. max_words: of both
+    together. largest: the end of the scale.
     """
     top_words = [token for prediction in (before, after) for token, _ in prediction.top[:top_k]]
     tokens = list(dict.fromkeys(top_words))[:max_words]
-    chart(
-        prediction_bars(
-            [current.word(token) for token in tokens],
-            after.probabilities[tokens].tolist(),
-            before=before.probabilities[tokens].tolist(),
-            largest=largest,
-        ),
-        key=f"{key}_{after.position}",
-        min_share=0.6,
-        alt=f"Probabilities at position {after.position} with all heads on, and now",
+    truth = current.truth_at(after.position)
+    changed = not np.array_equal(before.probabilities, after.probabilities)
+    figure = prediction_bars(
+        [current.word(token) for token in tokens],
+        after.probabilities[tokens].tolist(),
+        before=before.probabilities[tokens].tolist() if changed else None,
+        largest=largest,
+        original=tokens.index(truth) if truth in tokens else None,
     )
+    alt = f"Probabilities at position {after.position} before and now"
+    chart(figure, key=f"{key}_{after.position}", min_share=0.6, alt=alt)
 
 
 def largest_probability(*runs: ModelRun, gaps: int) -> float:
-    """Return the largest probability of a word in the first gaps of some runs: the end of their common scale."""
+    """Return the largest probability of a word at the first masks of some runs: the end of their common scale."""
     predictions = (prediction for run in runs for prediction in run.predictions[:gaps])
     return max((prediction.top[0][1] for prediction in predictions), default=1.0)
+
+
+def prediction_sentence(off: Sequence[Head], before: tuple[str, float], after: tuple[str, float]) -> str:
+    """Return a sentence in Markdown with the prediction before and after heads were switched off.
+
+    off: the heads. before, after: the prediction with its probability.
+    """
+    (name, full), (new_name, present) = before, after
+    names = {"before": escape_markdown(name), "after": escape_markdown(new_name)}
+    numbers = {"p": two_digits(full), "q": two_digits(present), "heads": _off_heads(off)}
+    if not off:
+        sentence = "All heads are on: the prediction is “{before}” ({p})."
+    elif name == new_name:
+        sentence = "With {heads} off, the prediction stays “{before}” ({p} → {q})."
+    else:
+        sentence = "With {heads} off, the prediction changes from “{before}” ({p}) to “{after}” ({q})."
+    return sentence.format(**names, **numbers)
+
+
+def number_sentence(off: Sequence[Head], quantity: str, before: float, after: float) -> str:
+    """Return a sentence in Markdown with a number before and after heads were switched off. quantity: its name."""
+    numbers = {"quantity": quantity, "p": two_digits(before), "q": two_digits(after), "heads": _off_heads(off)}
+    if not off:
+        return "All heads are on: {quantity} is {p}.".format(**numbers)
+    return "With {heads} off, {quantity} changes from {p} to {q}.".format(**numbers)
+
+
+def _off_heads(off: Sequence[Head]) -> str:
+    if len(off) > NAMED_HEADS:
+        return f"{len(off)} heads"
+    return " and ".join(f"L{layer} H{head}" for layer, head in off)
 
 
 def nsp_sentence(before: float, after: float) -> str:
@@ -83,8 +123,8 @@ def nsp_sentence(before: float, after: float) -> str:
 
 
 def nsp_change(current: Selection, before: float, after: float, *, key: str) -> None:
-    """Draw the probability that B follows A, before and after, as bars."""
-    figure = nsp_bar(after, before=before, order=current.loaded.predicts_order)
+    """Draw the probability that B follows A, before and after, as bars; one bar if nothing changed."""
+    figure = nsp_bar(after, before=None if before == after else before, order=current.loaded.predicts_order)
     chart(figure, key=key, grows=False, alt=nsp_sentence(before, after))
 
 
@@ -99,8 +139,9 @@ def replaced_change(
     order = rank_typed_tokens(np.maximum(before, after), encoding)
     positions = list(dict.fromkeys([*([] if position is None else [position]), *order]))[:MAX_TOKENS]
     labels = [f"{encoding.labels[index]} ({index})" for index in positions]
-    figure = prediction_bars(labels, after[positions].tolist(), before=before[positions].tolist(), largest=1.0)
-    chart(figure, key=key, min_share=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now")
+    earlier = None if np.array_equal(before, after) else before[positions].tolist()
+    figure = prediction_bars(labels, after[positions].tolist(), before=earlier, largest=1.0)
+    chart(figure, key=key, min_share=0.6, alt="Probabilities that tokens were replaced, before and now")
 
 
 def tags_change(before: ModelRun, after: ModelRun) -> None:
@@ -109,7 +150,7 @@ def tags_change(before: ModelRun, after: ModelRun) -> None:
         pair for pair in zip(tagged_words(before), tagged_words(after), strict=True) if pair[0].label != pair[1].label
     ]
     if not pairs:
-        write_line("Every word has the tag that it has with all heads on.")
+        write_line("All predicted tags are the same as with all heads on.")
         return
     changes = [
         f"**{escape_markdown(first.text)}**: {escape_markdown(first.label)} {two_digits(first.probability)} → "
@@ -120,25 +161,9 @@ def tags_change(before: ModelRun, after: ModelRun) -> None:
     write_line("; ".join(changes) + suffix)
 
 
-def replacement_controls() -> None:
-    """Draw the control of the replacement of a removed head, and that of the texts that it needs."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        if replacement() != "zero":
-            set_reference_texts()
-
-
-def replacement_phrase() -> str:
-    """Return the end of a sentence: the replacement of a removed head."""
-    phrases = {
-        "mean": ", with its mean on other texts in its place",
-        "resample": ", with its output on another text in its place",
-    }
-    return phrases.get(replacement.value, "")
-
-
 def set_reference_texts() -> None:
-    """Draw the control of the texts whose outputs replace those of a removed head."""
-    with st.popover("Texts"):
+    """Draw the control of the texts whose outputs replace those of an ablated head."""
+    with st.popover("Reference texts", width="content"):
         reference()
 
 
@@ -151,7 +176,7 @@ def sweep(current: Selection) -> HeadSweep:
     head_count, encodings = int(current.head_mask.size), () if method == "zero" else reference_encodings(current)
     work = Work(
         ("sweep", loaded.identity, encoding, target, method, encodings),
-        f"{shown_name(loaded.name)} without each of its {head_count} heads",
+        f"{shown_name(loaded.name)}: ablation of each of {head_count} heads",
         lambda report: ablate_heads(loaded, encoding, target=target, method=method, reference=encodings, report=report),
         current.seconds(passes=head_count),
         memory=forward_bytes(loaded, len(encoding), head_count),
@@ -160,11 +185,9 @@ def sweep(current: Selection) -> HeadSweep:
 
 
 def reference_encodings(current: Selection) -> tuple[Encoding, ...]:
-    """Return the texts whose outputs replace those of a removed head. Raises Refused for none, or too many."""
+    """Return the texts whose outputs replace those of an ablated head. Raises Refused for none, or too many."""
     lines = [line for line in reference.value.splitlines() if line.strip()]
     if not 1 <= len(lines) <= MAX_REFERENCES:
-        raise Refused(
-            f"there are {len(lines)} other texts to replace a head with: give 1 to {MAX_REFERENCES}, one per line"
-        )
+        raise Refused(f"there are {len(lines)} reference texts: give 1 to {MAX_REFERENCES}, one per line")
     tokenizer, max_length = current.loaded.tokenizer, current.loaded.config.max_position_embeddings
     return tuple(tokenizer.encode(line, max_length=max_length) for line in lines)

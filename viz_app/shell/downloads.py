@@ -281,15 +281,15 @@ def tags(words: Sequence[TaggedWord], prediction: TagPrediction) -> None:
 
 
 def heads(
-    run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
+    run: ModelRun, off: Collection[tuple[int, int]], estimated: np.ndarray | None, measured: np.ndarray | None
 ) -> None:
-    """Offer every existing head as CSV: whether it is on, and its slope and the change without it.
+    """Offer every existing head as CSV: whether it is on, and its contribution by gradient and by ablation.
 
-    slopes, removed: (layer, head), or None if they were not computed.
+    estimated, measured: (layer, head), or None if they were not computed.
     """
     places = [(int(layer), int(head)) for layer, head in np.argwhere(run.existing_heads)]
-    measured = {"slope": slopes, "change_without_it": removed}
-    values = {name: [array[place] for place in places] for name, array in measured.items() if array is not None}
+    contributions = {"gradient_estimate": estimated, "ablation_contribution": measured}
+    values = {name: [array[place] for place in places] for name, array in contributions.items() if array is not None}
     layer, head = ([place[axis] for place in places] for axis in (0, 1))
     add_table("heads.csv", "Heads", layer=layer, head=head, on=[int(place not in off) for place in places], **values)
 

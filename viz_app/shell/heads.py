@@ -136,7 +136,7 @@ def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
             on_click=_restore_heads,
             key="restore_heads",
             disabled=not off,
-            help=names or None,
+            help=names or translate("All heads are on"),  # a button without a tooltip is higher
             type="tertiary",
         )
 

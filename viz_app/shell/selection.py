@@ -92,12 +92,12 @@ class Selection:
         return self.original.input_ids[position] if is_masked else None
 
     def gap(self, position: int) -> str:
-        """Describe a masked position in Markdown: "The hidden word “door” at position 4"."""
+        """Describe a masked position in Markdown: "Masked word “door” (position 4)"."""
         piece, word = self.encoding.masked_piece(position), self.encoding.words[position]
         if piece is None or word is None:
-            return f"{escape_markdown(self.encoding.special_tokens.mask)} at position {position}"
-        unit = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
-        return f"The hidden {unit} “{escape_markdown(piece)}” at position {position}"
+            return f"{escape_markdown(self.encoding.special_tokens.mask)} (position {position})"
+        unit = "word" if len(self.encoding.pieces_of(word)) == 1 else "token"
+        return f"Masked {unit} “{escape_markdown(piece)}” (position {position})"
 
     def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
         """Return the record of the text. gradients: of the target, if there is one."""

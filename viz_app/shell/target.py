@@ -141,19 +141,19 @@ def answer_name(current: Selection, target: Target) -> str:
 def _target_options(current: Selection, linked: Target | None) -> tuple[dict[str, Target | None], dict[str, str]]:
     """Return the targets on offer and their labels, by the values in the address.
 
-    linked: the target in the address. The target None explains nothing: the similarity of texts is not the default
-    for a model that was not trained to make one vector of a text.
+    linked: the target in the address. The first target is that of the model with all heads on, so that a head that is
+    switched off does not change the explained word; those of the present heads follow. The target None explains
+    nothing: the similarity of texts is not the default for a model that was not trained to make one vector of a text.
     """
     loaded, encoding = current.loaded, current.encoding
     options: dict[str, Target | None] = {}
     labels: dict[str, str] = {}
     heads = [head for head in TASK_HEADS.values() if head.gives_predictions and head.applies(loaded, encoding)]
     if heads:
-        run = current.run()
-        for target in (
-            target for head in heads for target in head.suggested_targets(loaded, run, current.original, linked)
-        ):
-            _add_option(current, target, options, labels)
+        for run in (current.run(all_heads_on=True), current.run()):
+            for head in heads:
+                for target in head.suggested_targets(loaded, run, current.original, linked):
+                    _add_option(current, target, options, labels)
     # Cuts and patches belong to the tokens of both texts together, so that they exclude reading one text alone.
     if encoding.pair is not None and all(isinstance(edit, ScaledNeuron) for edit in loaded.edits):
         if not options and loaded.pooling is None:

@@ -6,7 +6,7 @@ Here is what a browser gets and is told, in the app as in a page of its own; `vi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from viz_app.components import TIP, TIP_STYLE
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, current_look, two_digits
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, cell_number, current_look, two_digits
 from viz_app.figures.thumbnails import MIDDLE
 
 
@@ -26,7 +26,7 @@ class HeadClick:
     head: int | None
 
 
-CELL_LETTERS = 6  # that fit into a cell
+MIN_DIGITS = 0.005  # largest value of a grid whose cells have numbers
 _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
@@ -83,34 +83,41 @@ def grid_message(
 def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict[str, Any]:
     """Each value as a share of the colours and as a number to read; None where the head does not exist."""
     if values is None:
-        return {"shares": None, "numbers": None, "legend": None if limit is None else _legend(limit, signed, cut=True)}
+        legend = None if limit is None else _legend(limit, signed, cut=True)
+        return {"shares": None, "numbers": None, "digits": None, "legend": legend}
     exists = np.isfinite(values)
     limit = float(np.abs(values[exists]).max(initial=0)) or 1.0
     shares = (values / limit + 1) / 2 if signed else (values / limit).clip(0, 1)
     return {
-        "shares": [
-            [round(float(s), 4) if e else None for s, e in zip(*row, strict=True)] for row in _rows(shares, exists)
-        ],
-        "numbers": [[_in_cell(v) if e else "–" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
+        "shares": _cells(shares, exists, lambda share: round(float(share), 4), None),
+        "numbers": _cells(values, exists, two_digits, ""),
+        "digits": _cells(values, exists, lambda value: _in_cell(value, limit), "–"),
         "legend": _legend(limit, signed),
     }
 
 
-def _in_cell(value: float) -> str:
-    """A number with as many digits as a cell takes: 0.0094, −0.009, −9e−4."""
-    mantissa, power = f"{value:.0e}".split("e")
-    short = (two_digits(value), f"{value:.1g}".replace("-", "−"), f"{mantissa}e{int(power)}".replace("-", "−"))
-    return next((text for text in short if len(text) <= CELL_LETTERS), short[-1])
+def _cells(values: np.ndarray, exists: np.ndarray, write: Callable[[float], Any], missing: Any) -> list[list[Any]]:
+    """Return what is written for each value, (layer, head), and `missing` for a head that does not exist."""
+    return [
+        [write(value) if is_head else missing for value, is_head in zip(*row, strict=True)]
+        for row in zip(values, exists, strict=True)
+    ]
+
+
+def _in_cell(value: float, limit: float) -> str:
+    """Return a number with two decimals, or with three where the largest of all, the limit, is below 0.1.
+
+    Empty where the largest number needs more decimals than a cell has room for.
+    """
+    if limit < MIN_DIGITS:
+        return ""
+    return cell_number(value) if limit >= 0.1 else f"{value:z.3f}".replace("-", "−")
 
 
 def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:
     """What stands at both ends of the colours; cut: whether there may be more beyond them."""
     low_sign, high_sign = ("≤ ", "≥ ") if cut else ("", "")
     return [f"{low_sign}−{two_digits(limit)}" if signed else "0", high_sign + two_digits(limit)]
-
-
-def _rows(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    return zip(*arrays, strict=True)
 
 
 def _packed(header: dict[str, Any], pixels: bytes) -> bytes:

@@ -232,7 +232,7 @@ function paint(grid, header, pixels, colours) {
       const codes = pixels.subarray(start, start + rows * columns);
       picture.src = drawn(fitted(codes, header.size, room, header.zero), room, colours);
     } else {
-      part(button, ".number").textContent = number ?? "";
+      part(button, ".number").textContent = header.digits?.[layer][head] ?? "";
       const colour = share == null ? null : colours[Math.round(share * 255)];
       button.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
       button.style.color = colour ? (luminance(colour) > BLACK_READS_BETTER ? "#000000" : "#ffffff") : "";

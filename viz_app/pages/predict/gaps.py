@@ -1,4 +1,4 @@
-"""Changes of the text by a click on a predicted word, and the confidence of a prediction."""
+"""Target and text by a click on a predicted word, and the confidence of a prediction."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import streamlit as st
 
 from bert_core.calibration import apply_temperature, check_temperature, read_temperature
 from bert_core.loading import LoadedModel
-from bert_core.records import MaskPrediction
+from bert_core.records import MaskPrediction, Target
 from bert_core.refused import Refused
 from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.selection import NO_TOKENS, Selection
+from viz_app.shell.target import set_target
+from viz_app.shell.view import write_note
 from viz_app.shell.work import cached_per_model
 
 UNSURE = 0.2  # probability of a first guess below which it is called unsure
@@ -23,16 +25,10 @@ def swap_sentences() -> None:
     state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
 
 
-def put_clicked_word(selection: Selection, position: int, words: Sequence[str], key: str) -> None:
-    """Put in the word whose bar was clicked in the figure with this key. words: of its bars."""
+def explain_clicked_word(selection: Selection, position: int, pieces: Sequence[int], key: str) -> None:
+    """Make the word whose bar was clicked in the figure with this key the target. pieces: those of its bars."""
     if points := st.session_state[key].selection.points:
-        put_word(selection, position, words[int(points[0]["y"])])
-
-
-def put_selected_word(selection: Selection, position: int, key: str) -> None:
-    """Put in the word that was selected in the control with this key."""
-    if (word := st.session_state[key]) is not None:
-        put_word(selection, position, word)
+        set_target(Target("mlm", position, pieces[int(points[0]["y"])]), selection)
 
 
 def put_word(selection: Selection, position: int, word: str) -> None:
@@ -63,8 +59,8 @@ def _temperature_of(model: LoadedModel) -> float | None:
     return read_temperature(model)
 
 
-def warn_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None:
-    """Write a warning if the first guess is too improbable to be called an answer.
+def note_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None:
+    """Write a note if the top guess is too improbable to be called an answer.
 
     temperature: divides the scores first, so that the share of right guesses equals the confidence; None for 1.
     """
@@ -73,7 +69,8 @@ def warn_if_unsure(prediction: MaskPrediction, temperature: float | None) -> Non
         confidence = float(apply_temperature(prediction.probabilities, temperature).max())
     if confidence >= UNSURE:
         return
-    reason = f"its best guess has only probability {confidence:.2g}"
-    if temperature is not None:
-        reason = f"of first guesses as sure as this one, about {confidence:.0%} are right"
-    st.warning(with_help(f"The model is unsure: {reason}."), icon=":material/help:")
+    if temperature is None:
+        sentence = f"The model is unsure: its top guess has a probability of only {confidence:.2g}."
+    else:
+        sentence = f"The model is unsure: about {confidence:.0%} of top guesses with this confidence are correct."
+    write_note(f":material/help: {sentence}")

@@ -14,7 +14,7 @@ from bert_core.run.multiple_choice import encode_choices, score_choices
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
-from viz_app.pages.predict import choices
+from viz_app.pages.predict import TEXTS, choices
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button
 from viz_app.shell.edits import NO_EDITS
@@ -28,12 +28,6 @@ MAX_CHOICE_CHARACTERS = 2_000
 MAX_LABEL_CHARACTERS = 60  # of a choice on a button
 QUESTION = "Anna has a red ball. Tom has a blue car. What does Tom have?"
 EXAMPLE = "A blue car.\nA red ball.\nA garden."
-READING = (
-    "**How to read this:** each choice is read with A as a pair of its own, and gets one number, its logit; the "
-    "bars are the softmax of these, so all of them add up to 1. “Why” makes the choice the second text, whose "
-    "words and heads every page then shows. **How it can mislead:** one of the choices always wins, even where "
-    "all are wrong; another choice beside it changes every bar, and no logit."
-)
 
 
 def draw_choices(page: View, run: ModelRun) -> None:
@@ -44,8 +38,7 @@ def draw_choices(page: View, run: ModelRun) -> None:
         if lines:
             _draw_prediction(page, lines)
         else:
-            sentence = "This model chooses among answers: type a question as the text, and some answers here."
-            example_button(sentence, "Add an example", _take_example)
+            example_button(TEXTS["choices.missing"], TEXTS["add_example"], _take_example)
 
 
 def _draw_prediction(page: View, lines: Sequence[str]) -> None:
@@ -54,25 +47,23 @@ def _draw_prediction(page: View, lines: Sequence[str]) -> None:
     except Refused as error:
         st.warning(with_help(error_sentence(error)), icon=":material/rule:")
         return
-    prediction: ChoicePrediction | None = confirm(f"Judge {len(lines)} choices", judgement)
+    prediction: ChoicePrediction | None = confirm(f"Compare {len(lines)} options", judgement)
     if prediction is None:
         return
     ordered = [prediction.choices[number] for number in prediction.order]
     probabilities = prediction.probabilities[list(prediction.order)].tolist()
     st.markdown(f"#### “{escape_markdown(_shorten(ordered[0]))}”: {two_digits(probabilities[0])}")
     figure = prediction_bars(ordered, probabilities, largest=1.0)
-    alt = f"Probability of each choice, the likeliest first: {ordered[0]}"
+    alt = f"Probability of each option, the most probable first: {ordered[0]}"
     chart(figure, key="choice_bars", alt=alt)
     _draw_explanation_buttons(prediction)
     if page.selection.loaded.edits:
-        write_note(
-            "What is changed in the model belongs to the pair above: here it is as it was loaded, with the same heads."
-        )
-    page.read(READING)
+        write_note(TEXTS["choices.unmodified"])
+    page.read(TEXTS["choices.reading"], TEXTS["choices.misleads"])
 
 
 @work(
-    "{model} reads {pairs} choices",
+    "{model} reads {pairs} options",
     seconds=lambda model, pairs, *_: sum(estimate_seconds(model, len(pair)) for pair in pairs),
 )
 def _score_pairs(model: LoadedModel, pairs: Sequence[Encoding], head_mask: np.ndarray) -> ChoicePrediction:
@@ -82,7 +73,7 @@ def _score_pairs(model: LoadedModel, pairs: Sequence[Encoding], head_mask: np.nd
 def _choices_work(selection: Selection, lines: Sequence[str]) -> Work[ChoicePrediction]:
     """Return the work that judges choices, with the masks of the text. Raises Refused for choices that cannot be."""
     if (longest := max(map(len, lines))) > MAX_CHOICE_CHARACTERS:
-        raise Refused(f"the longest choice has {longest:,} characters: at most {MAX_CHOICE_CHARACTERS:,} can be read")
+        raise Refused(f"the longest option has {longest:,} characters: at most {MAX_CHOICE_CHARACTERS:,} can be read")
     model, state = selection.plain, st.session_state  # edits belong to the tokens of one pair
     pairs = []
     for line, pair in zip(lines, encode_choices(model, state.text, lines), strict=True):
@@ -98,7 +89,7 @@ def _draw_explanation_buttons(prediction: ChoicePrediction) -> None:
     selected = next((number for number, choice in enumerate(prediction.choices) if choice == pair), None)
     key = f"choice_asked_{prediction.order}_{selected}"
     st.pills(
-        "Ask why",
+        "Explain",
         prediction.order,
         default=selected,
         key=key,
@@ -109,7 +100,7 @@ def _draw_explanation_buttons(prediction: ChoicePrediction) -> None:
     choice = prediction.choices[prediction.order[0] if selected is None else selected]
     with st.container(horizontal=True):
         is_why_pressed = st.button(
-            "Why this choice?", key="why_choice", icon=":material/help:", on_click=_explain, args=(choice,)
+            "Explain this option", key="why_choice", icon=":material/help:", on_click=_explain, args=(choice,)
         )
         downloads.choices(prediction)
     if is_why_pressed:

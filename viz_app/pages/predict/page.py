@@ -1,4 +1,6 @@
-"""Draws the page Predict."""
+"""Draws the page Predictions."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,79 +10,72 @@ import streamlit as st
 from bert_core.records import MaskPrediction, ModelRun
 from bert_core.task_heads import TaskHead, trained_heads
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
-from viz_app.figures.style import ordinal
-from viz_app.pages.predict import calibrated
-from viz_app.pages.predict.gaps import (
-    find_temperature,
-    put_clicked_word,
-    put_selected_word,
-    swap_sentences,
-    warn_if_unsure,
-)
+from viz_app.figures.style import ordinal, two_digits
+from viz_app.pages.predict import TEXTS, calibrated
+from viz_app.pages.predict.gaps import explain_clicked_word, find_temperature, note_if_unsure, put_word, swap_sentences
 from viz_app.pages.predict.multiple_choice import draw_choices
 from viz_app.pages.predict.replaced_tokens import draw_replaced
 from viz_app.pages.predict.spans import draw_spans
 from viz_app.pages.predict.tags import draw_tags
 from viz_app.shell import downloads, examples
 from viz_app.shell.change import largest_probability
-from viz_app.shell.controls import example_button, set_choice
+from viz_app.shell.controls import set_choice
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, write_note
 
-MAX_GAPS = 8  # masked positions whose predictions are drawn
-MAX_WORDS, MAX_BUTTONS = 10, 6  # of a gap, as bars and as buttons
-GAPS_AND_PAIRS = ("words", "next")  # task heads of pre-training, drawn side by side below those of fine-tuning
-CLASS_READING = (
-    "**How to read this:** each bar is the probability of a class; {sum}. "
-    "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
-    "to none of them; it can be sure and wrong."
-)
-UNTRAINED_OUTPUTS = " Its outputs for words and pairs of texts were not trained further, and may guess worse now."
-GAP_READING = (
-    "**How to read this:** each bar is the probability of a word piece; all {size:,} probabilities add up to 1. Click "
-    "a bar, or a word under the bars, to put it into the text. **How it can mislead:** likely means typical of the "
-    "training texts, not true."
-)
-PAIR_READING = (
-    "**How to read this:** the bar leans to the side that the model believes. **How it can mislead:** in training, "
-    "wrong pairs came from different texts, so any sentence on the same topic looks like a continuation."
-)
-ORDER_READING = (
-    "**How to read this:** the bar leans to the side that the model believes. **How it can mislead:** in training, "
-    "wrong pairs were neighbours of one text that were swapped: what to think of two sentences that do not belong "
-    "together, the model never learned."
-)
+MAX_MASKS = 8  # masked positions whose predictions are drawn
+MAX_WORDS = 10  # most probable words of a mask
+BARS_HEIGHT, CHANGED_BARS_HEIGHT = 450, 560  # of a mask, in pixels; the second with bars before and now
+WORDS_AND_PAIRS = ("words", "next")  # task heads of pre-training, drawn side by side below those of fine-tuning
 
 
 def draw(page: View) -> None:
     """Draw the predictions of every trained task head, those of fine-tuning first."""
     selection = page.selection
     model, run = selection.loaded, selection.run()
+    is_modified = bool(model.edits or selection.off)
+    unmodified = selection.with_model(selection.plain).run(all_heads_on=True) if is_modified else None
     heads = [head for head in trained_heads(model) if head.gives_predictions]
-    fine_tuned = [head for head in heads if head.name not in GAPS_AND_PAIRS]
-    for head in fine_tuned:
-        if head.prediction_of(run) is not None or head.needs_pair:  # without one it says which text it needs
+    for head in heads:
+        if head.name not in WORDS_AND_PAIRS and (head.prediction_of(run) is not None or head.needs_pair):
+            # Without a prediction it states which text it needs.
+            page.figure().caption(escape_markdown(head.heading(model)[0]))
             DRAWINGS.get(head.name, partial(_draw_readouts, head))(page, run)
-    # Two gaps are side by side, on one scale.
+    # Two masks are side by side, on one scale.
     columns = min(max(len(run.predictions), 1), 2)
-    gaps = page.figure()
-    if model.supports_nsp:
-        gaps, pair = gaps.columns([3, 2] if columns == 1 else [5, 2], gap="large")
-        with pair:
-            _draw_pair(selection, run.nsp)
-    with gaps:
-        _draw_gaps(page, run, columns)
+    words = page.figure()
+    if run.nsp is not None:
+        words, verdict = words.columns([3, 2] if columns == 1 else [5, 2], gap="large")
+        with verdict:
+            _draw_verdict(selection, run.nsp, None if unmodified is None else unmodified.nsp)
+    with words:
+        _draw_words(page, run, unmodified, columns)
+    _write_readings(page, run)
+    if model.supports_nsp and model.has_head("next") and selection.encoding.pair is None:
+        with st.container() if run.predictions else words:
+            _offer_pair(order=model.predicts_order)
     if run.predictions:
         downloads.predictions(run, selection.word)
+
+
+def _write_readings(page: View, run: ModelRun) -> None:
+    """Write how to read the figures of masks and of sentence pairs, and which limits of the model were measured."""
+    model = page.selection.loaded
+    parts = ["words"] * bool(run.predictions) + ["order" if model.predicts_order else "pair"] * (run.nsp is not None)
+    readings = [TEXTS[f"{part}.reading"].format(size=model.config.vocab_size) for part in parts]
+    if parts:
+        page.read(" ".join(readings), " ".join(TEXTS[f"{part}.misleads"] for part in parts))
+    if run.predictions and (limits := TEXTS.options("limits").get(model.name)):
+        st.caption(limits, help=TEXTS["limits.help"])
 
 
 def _draw_readouts(head: TaskHead, page: View, run: ModelRun) -> None:
     """Draw the prediction of a task head as bars if it consists of probabilities, otherwise as a table."""
     readouts = head.readouts(page.selection.loaded, run, MAX_WORDS)
     with page.figure():
-        for number, readout in enumerate(readouts[:MAX_GAPS]):
+        for number, readout in enumerate(readouts[:MAX_MASKS]):
             names, values = zip(*readout.rows, strict=True)
             st.markdown(f"**{escape_markdown(readout.title)}**")
             if all(0 <= value <= 1 for value in values):
@@ -88,8 +83,8 @@ def _draw_readouts(head: TaskHead, page: View, run: ModelRun) -> None:
                 chart(figure, key=f"readout_{head.name}_{number}", alt=alt)
             else:
                 st.dataframe({"": names, "value": values}, hide_index=True, width="stretch")
-    if len(readouts) > MAX_GAPS:
-        write_note(f"{len(readouts) - MAX_GAPS} more predictions are not shown.")
+    if len(readouts) > MAX_MASKS:
+        write_note(f"{len(readouts) - MAX_MASKS} more predictions are not shown.")
 
 
 def _draw_classes(page: View, run: ModelRun) -> None:
@@ -102,103 +97,110 @@ def _draw_classes(page: View, run: ModelRun) -> None:
     if classes.probabilities is None:
         for name, number in zip(names, numbers, strict=True):
             left.markdown(f"#### {escape_markdown(name)}: {classes.logits[number]:.3g}")
-        right.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
+        right.caption(TEXTS["number_reading"])
         return
     probabilities = classes.probabilities[list(numbers)].tolist()
     with left:
-        figure, alt = prediction_bars(names, probabilities), f"Likeliest classes: {', '.join(names[:5])}"
+        figure, alt = prediction_bars(names, probabilities), f"Most probable classes: {', '.join(names[:5])}"
         chart(figure, key="classes", alt=alt)
     right.markdown(f"#### {escape_markdown(names[0])}: {probabilities[0]:.2f}")
-    total = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
-    has_untrained = any(model.has_head(name) for name in GAPS_AND_PAIRS)
-    page.read(CLASS_READING.format(sum=total) + UNTRAINED_OUTPUTS * has_untrained)
+    total = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged separately"
+    has_untrained = any(model.has_head(name) for name in WORDS_AND_PAIRS)
+    misleads = TEXTS["classes.misleads"] + TEXTS["untrained"] * has_untrained
+    page.read(TEXTS["classes.reading"].format(sum=total), misleads)
 
 
-def _draw_gaps(page: View, run: ModelRun, columns: int) -> None:
-    """Draw the most likely words of each gap, beside those of the model without its edits; columns: gaps per row."""
-    selection, predictions = page.selection, run.predictions[:MAX_GAPS]
-    model = selection.loaded
-    temperature = find_temperature(selection) if predictions else None
-    unedited_run = selection.with_model(selection.plain).run() if model.edits else None
-    runs = [run] if unedited_run is None else [run, unedited_run]
-    largest = max(largest_probability(record, gaps=MAX_GAPS) for record in runs)
-    if model.has_head("words") and not run.predictions:
-        show_no_mask(selection, "Click a word above to hide it, or type [MASK] in the text.")
-    if temperature is not None:
-        with page.controls():
-            calibrated(
-                help=f"Before it is called sure or unsure, scores are divided by {temperature:g}: on held-out text, "
-                "first guesses are then right as often as they are sure. The bars stay as they are.",
-            )
+def _draw_words(page: View, run: ModelRun, unmodified: ModelRun | None, columns: int) -> None:
+    """Draw the most probable words of each mask. unmodified: record of the unmodified model; columns: masks per row."""
+    selection, predictions = page.selection, run.predictions[:MAX_MASKS]
+    if not predictions:
+        if selection.loaded.has_head("words"):
+            show_no_mask(selection, TEXTS["missing_mask"])
+        return
+    temperature = find_temperature(selection)
+    largest = largest_probability(*filter(None, (run, unmodified)), gaps=MAX_MASKS)
     for first in range(0, len(predictions), columns):
         for column, prediction in zip(st.columns(columns, gap="medium"), predictions[first:], strict=False):
-            before = None if unedited_run is None else unedited_run.prediction_at(prediction.position)
+            before = None if unmodified is None else unmodified.prediction_at(prediction.position)
             with column:
-                _draw_gap(selection, prediction, before, largest)
-                warn_if_unsure(prediction, temperature if calibrated.value else None)
-    if len(run.predictions) > MAX_GAPS:
-        write_note(f"{len(run.predictions) - MAX_GAPS} more hidden words are not shown.")
-    if model.edits and predictions:
-        write_note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
-        if temperature is not None:
-            write_note("The calibration was measured on the model as it was loaded: of a changed one nobody knows it.")
-    if predictions:
-        page.read(GAP_READING.format(size=model.config.vocab_size))
+                _draw_mask(selection, prediction, before, largest)
+                note_if_unsure(prediction, temperature if calibrated.value else None)
+    notes = []
+    if left_out := len(run.predictions) - len(predictions):
+        notes.append(f"{left_out} more masked words are not shown.")
+    if unmodified is not None:
+        notes += [TEXTS["modified"], *[TEXTS["modified_calibration"]] * (temperature is not None)]
+    if notes:
+        write_note(" ".join(notes))
+    if temperature is not None:
+        with page.place("rest"):
+            calibrated(help=TEXTS["controls.calibrated.help"].format(temperature=temperature))
 
 
-def _draw_gap(selection: Selection, prediction: MaskPrediction, before: MaskPrediction | None, largest: float) -> None:
-    """Draw the most likely words of one gap; a click puts one of them in.
+def _draw_mask(selection: Selection, prediction: MaskPrediction, before: MaskPrediction | None, largest: float) -> None:
+    """Draw the most probable words of one mask; a click on a bar makes its word the target.
 
-    before: the prediction of the model without its edits, if it has any. largest: the end of the scale.
+    before: the prediction of the unmodified model, if the model was modified. largest: the end of the scale.
     """
-    position, pieces = prediction.position, prediction.top[:MAX_WORDS]
-    words = [selection.word(piece) for piece, _ in pieces]
-    heading, truth = f"**{selection.gap(position)}**", selection.truth_at(position)
-    if truth is not None:
-        heading += (
-            f" ranks **{ordinal(prediction.rank_of(truth))}** of {selection.loaded.config.vocab_size:,}, with "
-            f"probability **{prediction.probabilities[truth]:.2g}**"
-        )
-    st.markdown(heading)
-    bars_key, buttons_key = (f"{name}_{position}_{selection.encoding.tokens}" for name in ("bars", "put"))
+    position, truth, target = prediction.position, selection.truth_at(prediction.position), selection.target
+    is_target = target is not None and target.kind == "mlm" and target.rows[0] == position
+    explained = target.token_id if target is not None and is_target else None
+    top = [piece for piece, _ in prediction.top[:MAX_WORDS]]
+    pieces = [piece for piece in dict.fromkeys((*top, truth, explained)) if piece is not None]
+    words = [selection.word(piece) for piece in pieces]
+    st.markdown(_result_sentence(selection, prediction, before))
+    key = f"bars_{position}_{explained}_{selection.encoding.tokens}"
     figure = prediction_bars(
         words,
-        [probability for _, probability in pieces],
-        before=None if before is None else before.probabilities[[piece for piece, _ in pieces]].tolist(),
+        prediction.probabilities[pieces].tolist(),
+        before=None if before is None else before.probabilities[pieces].tolist(),
         largest=largest,
+        original=None if truth is None else pieces.index(truth),
+        selected=None if explained is None else pieces.index(explained),
     )
+    figure.update_layout(height=BARS_HEIGHT if before is None else CHANGED_BARS_HEIGHT)
+    figure.update_traces(unselected={"marker": {"opacity": 1}})
     chart(
         figure,
-        key=bars_key,
-        on_select=partial(put_clicked_word, selection, position, words, bars_key),
+        key=key,
+        on_select=partial(explain_clicked_word, selection, position, pieces, key),
         selection_mode="points",
-        alt=f"Likeliest pieces at position {position}: {', '.join(words[:5])}",
+        alt=f"Most probable tokens at position {position}: {', '.join(words[:5])}",
     )
-    st.pills(
-        f"Put a word in at {position}",
-        words[:MAX_BUTTONS],
-        key=buttons_key,
-        format_func=escape_markdown,
-        on_change=put_selected_word,
-        args=(selection, position, buttons_key),
-        label_visibility="collapsed",
-    )
+    word = selection.word(pieces[0] if explained is None else explained)
+    label = f"Put “{escape_markdown(word)}” into the text"
+    st.button(label, on_click=put_word, args=(selection, position, word), key=f"put_{position}", icon=":material/edit:")
 
 
-def _draw_pair(selection: Selection, probability: float | None) -> None:
-    """Draw whether the second sentence follows the first. probability: that it does, or None without a prediction."""
-    model = selection.loaded
-    order = model.predicts_order
-    if model.has_head("next") and selection.encoding.pair is None:
-        answer = "whether the two are in order or swapped" if order else "whether it could follow the first"
-        sentence = f"Add a second sentence above, and the model says {answer}."
-        example_button(sentence, "Add an example", set_choice, "pair", examples.first_example().pair)
-    if probability is not None:
-        verdict = nsp_verdict(probability, order=order)
-        st.markdown(f"#### {verdict}")
-        chart(nsp_bar(probability, order=order), key="nsp", grows=False, alt=verdict)
-        st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
-        write_note(ORDER_READING if order else PAIR_READING)
+def _result_sentence(selection: Selection, prediction: MaskPrediction, before: MaskPrediction | None) -> str:
+    """Return the rank of the masked word, or the top guess at a typed mask, as a sentence in Markdown."""
+    truth, mask = selection.truth_at(prediction.position), f"**{selection.gap(prediction.position)}**"
+    piece = prediction.top[0][0] if truth is None else truth
+    probability = f"**{two_digits(float(prediction.probabilities[piece]))}**"
+    if before is not None:
+        probability += f" (before: {two_digits(float(before.probabilities[piece]))})"
+    if truth is None:
+        return f"{mask}: the top guess is **“{escape_markdown(selection.word(piece))}”**, probability {probability}"
+    rank, size = ordinal(prediction.rank_of(truth)), selection.loaded.config.vocab_size
+    return f"{mask} ranks **{rank}** of {size:,}, probability {probability}"
+
+
+def _draw_verdict(selection: Selection, probability: float, before: float | None) -> None:
+    """Draw whether the second sentence follows the first. probability, before: that it does, now and unmodified."""
+    order = selection.loaded.predicts_order
+    verdict = nsp_verdict(probability, order=order)
+    st.markdown(f"#### {verdict}")
+    chart(nsp_bar(probability, before=before, order=order), key="nsp", grows=False, alt=verdict)
+    st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
+
+
+def _offer_pair(*, order: bool) -> None:
+    """Draw a button that adds a second sentence. order: whether the model predicts the order of two sentences."""
+    sentence = TEXTS["missing_pair_order" if order else "missing_pair"]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(sentence, width="content")
+        fill = ("pair", examples.first_example().pair)
+        st.button(TEXTS["add_example"], key=f"fill: {sentence}", on_click=set_choice, args=fill, type="tertiary")
 
 
 # How the prediction of a task head is drawn; that of any other is drawn from its readouts.

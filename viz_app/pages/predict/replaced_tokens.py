@@ -12,6 +12,7 @@ from bert_core.task_heads import rank_typed_tokens
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import both_shades, two_digits
+from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -20,13 +21,6 @@ from viz_app.shell.target import set_target
 from viz_app.shell.view import View, chart
 
 MAX_BARS = 6
-MASK_WARNING = "This model has never read a [MASK] in its training, so it judges such a text badly."
-READING = (
-    "**How to read this:** the number under each token is the probability that it was put in the place of another "
-    "one; each token is judged alone, and the stronger its colour, the likelier. Click a word to explain it. "
-    "**How it can mislead:** the model was taught to find the words of one small generator, so it knows what does "
-    "not fit its training texts, not what is false or misspelt."
-)
 
 
 def draw_replaced(page: View, run: ModelRun) -> None:
@@ -39,22 +33,23 @@ def draw_replaced(page: View, run: ModelRun) -> None:
         token_strip(
             _chips(selection, probabilities),
             key="replaced_strip",
-            label="Tokens with the probability that each was replaced; click a word to explain it",
+            label=TEXTS["replaced.strip"],
             on_click=partial(_explain, selection, probabilities),
         )
         if st.session_state.masked:
-            example_button(f"{MASK_WARNING} Show the hidden words.", "Show the words", set_choice, "masked", ())
+            sentence = f"{TEXTS['replaced.unfit']} {TEXTS['replaced.show_words']}"
+            example_button(sentence, "Show the words", set_choice, "masked", ())
         elif encoding.mask_positions:
-            st.info(with_help(f"{MASK_WARNING} Type a word in its place."))
+            st.info(with_help(f"{TEXTS['replaced.unfit']} {TEXTS['replaced.type_word']}"))
         bars, answer = st.columns([3, 2], gap="large", vertical_alignment="center")
     with bars:
         labels = [f"{encoding.labels[position]} ({position})" for position in positions]
         figure = prediction_bars(labels, probabilities[list(positions)].tolist(), largest=1.0)
-        alt = "Likeliest to be replaced: " + ", ".join(encoding.labels[position] for position in positions)
+        alt = "Most probably replaced: " + ", ".join(encoding.labels[position] for position in positions)
         chart(figure, key="replaced_bars", alt=alt)
     with answer:
         _write_answer(selection, probabilities, positions[0])
-    page.read(READING)
+    page.read(TEXTS["replaced.reading"], TEXTS["replaced.misleads"])
     with st.expander("All numbers", key="open_replaced", on_change="rerun") as expander:
         if expander.open:
             rows = np.flatnonzero(~np.array(encoding.special)).tolist()
@@ -76,10 +71,10 @@ def _write_answer(selection: Selection, probabilities: np.ndarray, first: int) -
     elif count:
         st.markdown(f"#### “{token}” looks replaced: {probability}")
     else:
-        st.markdown(f"#### No token looks replaced; “{token}” rather than others: {probability}")
+        st.markdown(f"#### No token looks replaced; the highest probability is that of “{token}”: {probability}")
     if target is not None and target.kind == "replaced":
         position = target.rows[0]
-        label = f"Why {two_digits(float(probabilities[position]))} for “{labels[position]}”?"
+        label = f"Attribution of {two_digits(float(probabilities[position]))} for “{labels[position]}”"
         st.page_link(frame.streamlit_page("why"), label=label, icon=":material/help_center:")
 
 
@@ -90,7 +85,7 @@ def _explain(selection: Selection, probabilities: np.ndarray, click: TokenClick)
 
 
 def _chips(selection: Selection, probabilities: np.ndarray) -> list[Chip]:
-    """Return the text as chips, each but the special tokens with its probability as number and color."""
+    """Return the text as chips, each but the special tokens with its probability as number and colour."""
     encoding, target = selection.encoding, selection.target
     explained = target.rows[0] if target is not None and target.kind == "replaced" else None
     chips = []

@@ -10,6 +10,7 @@ from bert_core.task_heads import NO_ANSWER
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import answer_bars
 from viz_app.figures.style import two_digits
+from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown
@@ -20,21 +21,13 @@ MAX_ANSWERS = 5  # in the table
 CONTEXT_CHARACTERS = 500  # of the context, on either side of the answer
 TOKEN_WIDTH = 20  # pixels
 EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in the garden."
-READING = (
-    "**How to read this:** an answer's probability is that of its first token (bars upwards) times that of its "
-    "last (downwards), each among all tokens of the context and “no answer”; the answer with the largest sum of "
-    "the two logits counts, of at most 30 pieces.{truncated} **How it can mislead:** it is a stretch of the text that "
-    "looks like an answer, right or wrong. A model that never learned to refuse gives one to any question."
-)
-TRUNCATED = " The last {count:,} tokens were left out: an answer that stands there is not found."
 
 
 def draw_spans(page: View, run: ModelRun) -> None:
     """Draw the answer to the question A in the context B, or a button with an example without a context."""
     with page.figure():
         if run.spans is None:
-            sentence = "This model finds answers: type a question as the text, and its context as the second one."
-            example_button(sentence, "Add an example", _take_example)
+            example_button(TEXTS["spans.missing_pair"], TEXTS["add_example"], _take_example)
         else:
             _draw_answer(page, run.spans)
 
@@ -57,7 +50,7 @@ def _draw_answer(page: View, prediction: SpanPrediction) -> None:
         st.markdown(_mark_answer(encoding, answer))
         target = ("target", f"span:{answer.first}:{answer.last}")
         is_why_pressed = st.button(
-            "Why this answer?", key="why_answer", icon=":material/help:", on_click=set_choice, args=target
+            "Explain this answer", key="why_answer", icon=":material/help:", on_click=set_choice, args=target
         )
     with right:
         _draw_table(ordered)
@@ -68,11 +61,12 @@ def _draw_answer(page: View, prediction: SpanPrediction) -> None:
         prediction.end[list(positions)].tolist(),
         answer=(positions.index(answer.first), positions.index(answer.last)),
     )
-    alt = f"How probable each token of the context is as the first and as the last of the answer: {answer.text}"
+    alt = f"Probability of each token of the context as the first and as the last of the answer: {answer.text}"
     width = TOKEN_WIDTH * len(positions)
     chart(figure, key="answer", alt=alt, min_width=width)
-    truncated = TRUNCATED.format(count=encoding.truncated_count) if encoding.truncated_count else ""
-    page.read(READING.format(truncated=truncated))
+    cut = encoding.truncated_count
+    truncated = TEXTS["spans.truncated"].format(count=cut) if cut else ""
+    page.read(TEXTS["spans.reading"] + truncated, TEXTS["spans.misleads"])
     downloads.answers(encoding, prediction, ordered)
     if is_why_pressed:
         frame.go_to("why")

@@ -12,6 +12,7 @@ from bert_core.records import ModelRun, TagPrediction, Target
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import kind_shades, two_digits
+from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import Selection
@@ -20,11 +21,6 @@ from viz_app.shell.view import View, chart, write_note
 
 MAX_TAGS = 6
 MAX_NAMED_SPANS = 3  # in the sentence on spans that have no begin tag
-READING = (
-    "**How to read this:** {meaning}; a word is tagged as its first piece is, as it was in training. Click a word to "
-    "see its likeliest tags, and ask why. **How it can mislead:** the model must choose among the tags it was "
-    "taught, also in a text unlike those that it learned from; it can be sure and wrong."
-)
 
 
 def draw_tags(page: View, run: ModelRun) -> None:
@@ -37,7 +33,7 @@ def draw_tags(page: View, run: ModelRun) -> None:
         token_strip(
             _chips(words, spans, tags, word),
             key="tag_strip",
-            label="Words with their tags; click a word to explain its tag",
+            label=TEXTS["tags.strip"],
             on_click=partial(_explain_word, selection, tags, words),
         )
         if sentence := _missing_begin_tags(words, spans):
@@ -49,14 +45,10 @@ def draw_tags(page: View, run: ModelRun) -> None:
         _write_answer(selection, tags, word, order)
     with bars:
         figure = prediction_bars(names, tags.probabilities[word.position, list(order)].tolist(), largest=1.0)
-        alt = f"Likeliest tags of “{word.text}”: {', '.join(names[:5])}"
+        alt = f"Most probable tags of “{word.text}”: {', '.join(names[:5])}"
         chart(figure, key="tag_bars", alt=alt)
-    meaning = (
-        "words of one kind in a row are one span, whose kind stands under it, and what is O has none"
-        if tags_mark_spans(tags.labels)
-        else "its tag stands under each word"
-    )
-    page.read(READING.format(meaning=meaning))
+    meaning = TEXTS["tags.spans" if tags_mark_spans(tags.labels) else "tags.single"]
+    page.read(TEXTS["tags.reading"].format(meaning=meaning), TEXTS["tags.misleads"])
     _draw_table(words, tags)
     downloads.tags(words, tags)
 
@@ -74,7 +66,7 @@ def _selected_word(selection: Selection, words: Sequence[TaggedWord], spans: Seq
 def _chips(
     words: Sequence[TaggedWord], spans: Sequence[TagSpan], tags: TagPrediction, selected: TaggedWord
 ) -> list[Chip]:
-    """Return the words as chips, those of a span in the color of its kind, which is written at its first word."""
+    """Return the words as chips, those of a span in the colour of its kind, which is written at its first word."""
     kinds = list(dict.fromkeys(label.partition("-")[2] or label for label in tags.labels if label != OUTSIDE_TAG))
     span_of_word = {number: span for span in spans for number in range(span.first, span.last + 1)}
     chips = []
@@ -105,11 +97,9 @@ def _missing_begin_tags(words: Sequence[TaggedWord], spans: Sequence[TagSpan]) -
     if not texts:
         return ""
     examples = ", ".join(texts[:MAX_NAMED_SPANS]) + " and more" * (len(texts) > MAX_NAMED_SPANS)
-    subject = "One span goes" if len(texts) == 1 else f"{len(texts)} spans go"
-    return (
-        f"{subject} on with I- or E- without a B- before it ({examples}): counted as beginning there, as the field "
-        "does."
-    )
+    if len(texts) == 1:
+        return f"One span begins with I- or E- instead of B- ({examples}). It is counted as a span, as is usual."
+    return f"{len(texts)} spans begin with I- or E- instead of B- ({examples}). They are counted as spans, as is usual."
 
 
 def _write_answer(selection: Selection, tags: TagPrediction, word: TaggedWord, order: Sequence[int]) -> None:
@@ -120,7 +110,7 @@ def _write_answer(selection: Selection, tags: TagPrediction, word: TaggedWord, o
     explained = target.label if target is not None and is_target else None
     key = f"tag_asked_{word.position}_{explained}"
     st.pills(
-        "Ask why it is",
+        "Explain the tag",
         order,
         default=explained if explained in order else None,
         key=key,
@@ -129,7 +119,7 @@ def _write_answer(selection: Selection, tags: TagPrediction, word: TaggedWord, o
         args=(selection, word.position, key),
     )
     if explained is not None:
-        label = f"Why {escape_markdown(tags.labels[explained])} for “{text}”?"
+        label = f"Attribution of {escape_markdown(tags.labels[explained])} for “{text}”"
         st.page_link(frame.streamlit_page("why"), label=label, icon=":material/help_center:")
 
 

@@ -145,6 +145,7 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: str, page: 
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
+    settled(page)
     page.keyboard.press("n")
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
@@ -218,13 +219,14 @@ def test_the_overview_of_a_pass_leads_to_its_stages(app: str, page: Page) -> Non
 def test_the_numbers_of_a_stage_can_be_taken_along(app: str, page: Page) -> None:
     """The CSV has one line a number, and the NPZ all values by name."""
     opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
+    page.get_by_role("button", name="Export").click()
     with page.expect_download() as table:
-        page.get_by_role("button", name="This stage as CSV").click()
+        page.get_by_role("button", name="This stage (CSV)").click()
     lines = Path(table.value.path()).read_text(encoding="utf-8").splitlines()
     assert table.value.suggested_filename == "softmax-L1-H3.csv"
     assert lines[0] == "name,row,label,column,value" and len(lines) == 1 + 10 * 10
     with page.expect_download() as arrays:
-        page.get_by_role("button", name="All values of this layer as NPZ").click()
+        page.get_by_role("button", name="All values of this layer (NPZ)").click()
     with np.load(arrays.value.path()) as file:
         assert file["layer.1.probabilities"].shape == (12, 10, 10) and file["tokens"][0] == "[CLS]"
 

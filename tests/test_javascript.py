@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from tests.hostile import run_of
-from viz_app.components import stage_diagram, token_strip
+from viz_app.components import token_strip
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view import view as attention
 from viz_app.components.attention_view.everywhere import pack_all_maps
@@ -202,7 +202,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         told.append(data)
         return Nothing
 
-    for module in (attention, grid, token_strip, stage_diagram):
+    for module in (attention, grid, token_strip):
         monkeypatch.setattr(module, "_view", view)
     return told
 
@@ -233,10 +233,6 @@ def test_messages_have_the_fields_that_javascript_is_checked_against(sent: list[
     assert set(said(sent[-1])) == set(fields("GridHeader"))
     token_strip.token_strip([token_strip.Chip("a")], key="strip")
     assert set(sent[-1]) == set(fields("StripMessage"))
-    stage_diagram.stage_diagram(
-        [stage_diagram.StageGroup("A group", ("stage",))], {"stage": "A stage"}, "stage", key="plan", label=""
-    )
-    assert set(sent[-1]) == set(fields("DiagramMessage"))
 
 
 def test_an_exported_page_holds_the_fields_that_its_script_is_checked_against() -> None:

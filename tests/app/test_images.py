@@ -1,9 +1,10 @@
-"""The page Pictures without a browser: scenes, words, heads, uploads, and the figures under them."""
+"""The page Image captions without a browser: scenes, words, heads, uploads, and the figures under them."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,9 @@ def test_shapes_can_be_composed_by_link() -> None:
     assert not app.exception and not app.error
     assert app.session_state.shapes == ["small red star", "large blue cross"]
     assert "The caption is" in words(app)
+    app = start(picture="composed")
+    assert app.session_state.shapes == ["large blue circle", "small red star"], "two shapes are set from the start"
+    assert "The caption is" in words(app)
     app.multiselect(key=key_of(app, "shapes")).set_value([]).run()
     assert not app.exception and "Choose one to three shapes" in words(app)
 
@@ -91,7 +95,7 @@ def test_every_map_of_every_word_can_be_shown(heat: str) -> None:
     assert not app.exception and not app.error
     assert "L1 H2" in words(app)
     next(b for b in app.button if b.label == "Average of all heads").click().run()
-    assert app.session_state.look is None and "all heads**" in words(app)
+    assert app.session_state.look is None and "L1 H2" not in words(app)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +120,13 @@ def test_a_wrong_address_is_said_and_left_out(address: dict[str, str], notice: s
 def test_an_upload_comes_with_a_warning_and_a_sentence() -> None:
     """Before a file is given the page warns; a photograph-like picture is described, a broken one is one sentence."""
     app = start(picture="uploaded")
-    assert not app.exception and "has only ever seen drawn circles" in words(app)
+    assert not app.exception and "was trained only on drawn circles" in words(app)
+    assert "No picture is uploaded yet" in words(app) and "The caption is" in words(app), "a drawn scene until then"
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8)
     whole = file_of(Image.fromarray(noise), "JPEG")
     app.file_uploader(key="upload#file").set_value(("photo.jpg", whole, "image/jpeg")).run()
-    assert not app.exception and not app.error and "64 patches" in words(app)
+    assert not app.exception and not app.error and re.search("64 (<abbr[^>]*>)?patches", words(app))
+    assert "The caption is" not in words(app) and "No picture is uploaded" not in words(app)
     app.file_uploader(key="upload#file").set_value(("photo.jpg", whole[:400], "image/jpeg")).run()
     assert not app.exception
     assert [said(error) for error in app.error] == [
@@ -190,6 +196,26 @@ def test_numbers_are_those_of_the_run() -> None:
     assert run.words[word] in scenes.COLOURS
     assert (looked.heat("product", word, None) >= 0).all()
     assert_near(looked.heat("attention", word, None).sum(), 1, 1e-4)
+
+
+def test_one_sentence_names_the_word_and_where_the_heads_attend() -> None:
+    """The share on the named shape, or else the strongest patch; the word's probability has two digits."""
+    from bert_core.run.captioning import describe
+    from bert_core.vision import load_captioner
+
+    loaded = load_captioner(device="cpu")
+    scene = pictures.scene_from(3, 1)
+    captioned = pictures.CaptionedPicture(describe(loaded, scenes.draw(scene, loaded.config.image_size)), scene)
+    word = captioned.first_word()
+    said = pictures.word_finding(captioned, "attention", word, (1, 2))
+    named = " ".join(scene.shapes[0].words)
+    assert re.fullmatch(
+        rf"For \*\*“{captioned.run.words[word]}”\*\* \(probability \d\.\d+\), \*\*\d+%\*\* of attention "
+        rf"\(L1 H2\) is on the \*\*{named}\*\*, strongest at row \d, column \d\.",
+        said,
+    )
+    article = pictures.word_finding(captioned, "attention", 0, None)
+    assert "of all heads is strongest at row" in article and "%" not in article
 
 
 def test_words_find_their_shapes() -> None:

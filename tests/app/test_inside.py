@@ -1,4 +1,4 @@
-"""The page Step by step without a browser: its stages, its address, its engines."""
+"""The page Forward pass without a browser: its stages, its address, its engines."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
 def test_a_link_opens_the_stage_the_head_the_token_and_the_engine(offered: str) -> None:
     """What the address names is what the page shows."""
     app = inside(offered, stage="scores", head="1.3", token="5", engine="numpy", pads="1")
-    assert title(app) == "5. Scores"
+    assert title(app) == "5. Attention scores"
     assert (
         app.selectbox(key=key_of(app, "inside_layer")).value,
         app.selectbox(key=key_of(app, "inside_head")).value,
     ) == (1, 3)
     assert app.selectbox(key=key_of(app, "inside_token")).value == 5
     assert app.session_state.engine == "numpy"
-    assert any("$s$ a score" in said.value for said in app.caption)
+    assert any("$s$ score" in said.value for said in app.caption)
     assert r"s_{5," in app.latex[1].value
-    assert any("4 heads × 17 queries × 17 keys" in said.value for said in app.markdown)
+    assert "4 heads × 17 queries × 17 keys" in words(app)
 
 
 def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> None:
@@ -143,7 +143,7 @@ def test_a_text_that_fills_the_model_leaves_no_room_for_padding(offered: str) ->
     assert app.toggle(key=key_of(app, "pads")).disabled and not app.exception and not app.error
     app = inside(offered, text="a " * 600, pair="", masked="", stage="mask", pads="1")
     assert not app.exception and not app.error
-    assert any("512 queries × 512 keys" in said.value for said in app.markdown)
+    assert "512 queries × 512 keys" in words(app)
 
 
 def test_a_single_sentence_ends_with_the_masked_word_head_alone(offered: str) -> None:

@@ -213,7 +213,6 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("layers", {"text": "A small word.", "layers_view": "kinds"}, "A gradient needs", ("masked", (1,))),
         ("score", {"sentence_a": ""}, "There is no first sentence", ("sentence_a", score.EXAMPLE.text)),
         ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", score.EXAMPLE_PAIRS)),
-        ("images", {"picture": "composed"}, "Choose one to three shapes", ("shapes", ["large blue circle"])),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_filled_in_by_one_click(

@@ -15,14 +15,23 @@ from bert_core.analysis.walks import most_likely_tokens, next_sentence_probabili
 from bert_core.loading import LoadedModel
 from bert_core.records import Walk
 from bert_core.run.capture import capture
+from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
 from tests.near import assert_near
-from viz_app.components.stage_diagram import StageGroup, stage_diagram
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.attention import attention_heatmap
-from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window
+from viz_app.figures.stages import (
+    PassColumns,
+    block_means,
+    key_bars,
+    pass_overview,
+    piece_boxes,
+    vector_panels,
+    window,
+)
 from viz_app.figures.style import Look, use_look
-from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, StageInput, legend, stage_groups, tex
+from viz_app.pages.inside.overview import Overview
+from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, StageInput, legend, tex
 
 
 def view_of(
@@ -66,27 +75,87 @@ def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, re
             found = _IN_FORMULA.findall(formula)
             assert not [sign for sign in found if len(sign) == 1 and sign not in SYMBOLS], formula
     scores = STAGES["scores"].formula(view)
-    assert "$s$ a score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
+    assert "$s$ score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
     assert "segment" not in legend(scores), "s is a score, and nothing else"
     assert scores.endswith(r"adds}") == (relative and not divided), "a bias is not divided by the root"
     if not divided:  # the product and the bias, and their sum
         first, summed, score = STAGES["scores"].live(view).split(" = ")
         assert first.startswith("s_{") and re.fullmatch(rf"{re.escape(score)} [+-] .+", summed)
-    assert "$g$ the segment" in legend(STAGES["embeddings"].formula(view))
+    assert "$g$ segment" in legend(STAGES["embeddings"].formula(view))
     assert r"$\mathrm{LN}$ layer norm" in legend(STAGES["norm"].formula(view))
 
 
-def test_the_stage_diagram_has_every_stage_once_and_in_order(tiny_loaded: LoadedModel) -> None:
-    """The groups hold the thirteen stages in the order of a pass, and name the layer and the head."""
+def overview_of(loaded: LoadedModel, stage: str, **how: int) -> Overview:
+    view = view_of(loaded, **how)
+    encoding, has_words = view.trace.encoding, loaded.has_head("words")
+    lens = logit_lens(loaded, encoding, positions=[view.query], top_k=1) if has_words else None
+    return Overview(view, capture(loaded, encoding), lens, stage)
 
-    def stages(part: str | StageGroup) -> list[str]:
-        return [part] if isinstance(part, str) else [name for inner in part.parts for name in stages(inner)]
 
-    groups = stage_groups(view_of(tiny_loaded), tuple(STAGES))
-    assert [name for group in groups for name in stages(group)] == list(STAGES)
-    assert groups[1].title == "Layer 1, one of 2" and groups[1].parts[0].title == "Attention, head 2"
-    with pytest.raises(ValueError, match="the stage 'soup' is in no group"):
-        stage_diagram(groups, {name: name for name in STAGES}, "soup", key="plan", label="stages")
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_overview_highlights_the_columns_of_the_stage(tiny_loaded: LoadedModel, stage: str) -> None:
+    """Every stage has its place from left to right, a figure, and one sentence with its numbers."""
+    order = [overview_of(tiny_loaded, name).highlight() for name in STAGES]
+    assert order == sorted(order) and len(set(order)) == 5, "ids, embeddings, attention, layer output, outputs"
+    overview = overview_of(tiny_loaded, stage)
+    figure = overview.figure()
+    assert list(figure.layout.xaxis.ticktext) == ["id", "emb.", "L0", "L1", "output"]
+    last = figure.layout.shapes[-1]
+    assert (last.x0, last.x1) == overview.highlight()
+    assert re.search(r"\d", overview.finding()) and overview.finding().endswith(".")
+
+
+def test_ribbons_are_the_attention_of_the_selected_token(tiny_loaded: LoadedModel) -> None:
+    """The mean of the heads in every layer; in the stages of attention, the selected head in the selected layer."""
+    run = overview_of(tiny_loaded, "pieces").run
+    position = view_of(tiny_loaded).query
+    mean = run.attention[:, :, position].mean(1)
+    assert_near(overview_of(tiny_loaded, "pieces").attention(), mean, 1e-6)
+    selected = overview_of(tiny_loaded, "softmax").attention()
+    assert_near(selected[0], mean[0], 1e-6)
+    assert_near(selected[1], run.attention[1, 2, position], 1e-6)
+    figure = overview_of(tiny_loaded, "softmax").figure()
+    ribbons = [shape for shape in figure.layout.shapes if shape.type == "path"]
+    assert len(ribbons) == int((selected >= 0.02).sum())
+    widths = sorted(ribbon.line.width for ribbon in ribbons)
+    assert_near(widths, sorted(16 * selected[selected >= 0.02]), 1e-4)
+
+
+def test_each_cell_of_the_overview_can_be_clicked(tiny_loaded: LoadedModel) -> None:
+    """The invisible points have the column as x and the token as y, from the ids to the outputs."""
+    overview = overview_of(tiny_loaded, "pieces")
+    (points,) = (trace for trace in overview.figure().data if trace.type == "scatter" and trace.mode == "markers")
+    length = len(overview.view.trace.encoding)
+    assert set(zip(points.x, points.y, strict=True)) == {(x, y) for x in range(-1, 4) for y in range(length)}
+    columns = PassColumns([1], np.ones((3, 2, 4)), np.ones((2, 2)))
+    with pytest.raises(ValueError, match="one of each"):
+        pass_overview(columns, ["a", "b"], selected=0, highlight=(0, 1), remarks=())
+
+
+def test_the_readouts_below_the_columns_are_those_of_the_logit_lens(tiny_loaded: LoadedModel) -> None:
+    """One word for each depth; the last one is the prediction of the model. Without an MLM head there is none."""
+    overview = overview_of(tiny_loaded, "heads")
+    assert len(overview.readouts()) == 3
+    word, share = overview.readouts()[-1]
+    assert word == overview.outputs()[0][0] and share == pytest.approx(overview.outputs()[0][1], rel=1e-4)
+    assert f"“{word}”" in overview.finding().replace("\\", "")
+    silent = replace(overview, lens=None)
+    assert silent.readouts() == [] and "no MLM head" in silent.finding()
+
+
+def test_long_vectors_are_averaged_in_blocks_that_say_so() -> None:
+    """384 numbers become 64 blocks of 6; NaN is left out, and a block of NaN alone stays empty."""
+    vectors = np.arange(384, dtype=np.float32)[None]
+    means, size = block_means(vectors, 64)
+    assert size == 6 and means.shape == (1, 64) and means[0, 1] == pytest.approx(8.5)
+    vectors[0, :7] = np.nan
+    means, _ = block_means(vectors, 64)
+    assert np.isnan(means[0, 0]) and means[0, 1] == pytest.approx(9)
+    assert block_means(np.ones((2, 10)), 4)[0].shape == (2, 4), "the last block has one number"
+    figure = vector_panels({"state": vectors}, ["a"])
+    assert figure.data[0].colorbar.title.text == "mean of 6 numbers in each block"
+    assert figure.data[0].customdata[0][1] == "mean of numbers 6 to 11"
+    assert vector_panels({"x": np.ones((1, 3))}, ["a"]).data[0].customdata[0][2] == "number 2"
 
 
 def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:

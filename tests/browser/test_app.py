@@ -137,13 +137,16 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: str, page: 
     settled(page)
     page.get_by_label("Sentence", exact=True).press("End")
     page.get_by_label("Sentence", exact=True).press_sequentially(" pn")
+    page.get_by_role("button", name="Options").click()
     page.get_by_text("NumPy", exact=True).click()
     settled(page)
+    page.keyboard.press("Escape")
     assert reaches_address(page, lambda address: address["text"] == f"{TEXT} pn" and address["engine"] == "numpy")
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
-    page.locator(".diagram .stage").last.click()
+    settled(page)
+    page.keyboard.press("n")
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
 
@@ -180,38 +183,50 @@ def test_the_list_of_examples_closes_when_one_is_taken(app: str, page: Page) -> 
         settled(page)
 
 
-def test_the_stage_diagram_says_where_one_is_and_leads_elsewhere(app: str, page: Page) -> None:
-    """A click, or the arrow keys and Enter, go to a stage; the plan marks it, and the address names it."""
-    opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
-    stages, here = page.locator(".diagram .stage"), page.locator(".diagram .stage[aria-current=step]")
-    expect(stages).to_have_count(len(STAGES))
-    expect(here).to_have_text("7 Softmax")
-    expect(page.locator(".diagram .group .title", has_text="Layer 1, one of 6")).to_be_visible()
-    stages.nth(1).click()
+def test_the_overview_of_a_pass_leads_to_its_stages(app: str, page: Page) -> None:
+    """A click on a cell selects its token and opens the stage of its column, and so does the list of stages."""
+    opened(page, app, "inside", text=TEXT, masked="4")
+    overview = page.locator(".st-key-forward_pass .nsewdrag").first
+    expect(overview).to_be_visible()
+    box = overview.bounding_box()
+
+    def click(column: float, row: int, rows: int = 10) -> None:
+        """Click a cell; columns from -1, the ids, to 7, the output."""
+        width, height = box["width"], box["height"]
+        x, y = (column + 1.5) / (7 + 2.1 - 0.45 + 1.5) * width, (row + 0.5) / (rows + 2.2) * height
+        page.mouse.click(box["x"] + x, box["y"] + y)
+        settled(page)
+
+    click(3, 2)
+    expect(page.get_by_role("heading", name="4. Query, key and value")).to_be_visible()
+    assert reaches_address(
+        page, lambda address: (address["stage"], address["head"][0], address["token"]) == ("qkv", "2", "2")
+    )
+    click(0, 5)
     expect(page.get_by_role("heading", name="2. Embeddings")).to_be_visible()
-    expect(here).to_have_text("2 Embeddings")
-    assert reaches_address(page, lambda address: address.get("stage") == "embeddings")
-    settled(page)
-    here.focus()
-    here.press("ArrowRight")
-    page.keyboard.press("Enter")
-    expect(here).to_have_text("3 Layer norm")
-    expect(page.get_by_role("heading", name="3. Layer norm")).to_be_visible()
+    click(7, 5)
+    expect(page.get_by_role("heading", name="13. Outputs")).to_be_visible()
+    page.get_by_role("combobox", name="Stage").click()
+    page.get_by_role("option", name="7. Softmax").click()
+    expect(page.get_by_role("heading", name="7. Softmax")).to_be_visible()
+    page.get_by_role("tab", name="Values").click()
+    expect(page.locator(".st-key-stage_1 .nsewdrag").first).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the plan fits a narrow window"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page fits a narrow window"
 
 
 @pytest.mark.smoke
 def test_the_numbers_of_a_stage_can_be_taken_along(app: str, page: Page) -> None:
     """The CSV has one line a number, and the NPZ all values by name."""
     opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
+    page.get_by_role("button", name="Export").click()
     with page.expect_download() as table:
-        page.get_by_role("button", name="This stage as CSV").click()
+        page.get_by_role("button", name="This stage (CSV)").click()
     lines = Path(table.value.path()).read_text(encoding="utf-8").splitlines()
     assert table.value.suggested_filename == "softmax-L1-H3.csv"
     assert lines[0] == "name,row,label,column,value" and len(lines) == 1 + 10 * 10
     with page.expect_download() as arrays:
-        page.get_by_role("button", name="All values of this layer as NPZ").click()
+        page.get_by_role("button", name="All values of this layer (NPZ)").click()
     with np.load(arrays.value.path()) as file:
         assert file["layer.1.probabilities"].shape == (12, 10, 10) and file["tokens"][0] == "[CLS]"
 

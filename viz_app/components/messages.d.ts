@@ -180,16 +180,6 @@ export interface StripMessage {
   appear: string;
 }
 
-export type Stage = [name: string, number: number, title: string];
-export type StageGroup = [title: string, parts: (Stage | StageGroup)[]];
-
-export interface DiagramMessage {
-  groups: (Stage | StageGroup)[];
-  selected: string;
-  label: string;
-  lecture: boolean;
-}
-
 export interface AddressMessage {
   steps: string[];
   names_view: boolean;

@@ -14,7 +14,8 @@ from PIL import Image
 from viz_app.figures.primitives import annotation, colour_bar, frame, heatmap
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain, rgb, sized
 
-SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
+SIDE, LECTURE_SIDE = 540, 520  # pixels of the heat of a word
+SMALL_SIDE, LECTURE_SMALL_SIDE = 190, 240  # pixels of the picture beside it
 FAINT = 0.35  # how much of the picture is left under the heat
 OPAQUE = 0.9  # the strongest heat
 
@@ -29,7 +30,7 @@ class Outline(NamedTuple):
 
 def picture_figure(image: np.ndarray, outlines: Sequence[Outline] = ()) -> go.Figure:
     """Draw an image. image: uint8 (rows, columns, 3). Show with `st.plotly_chart(figure, theme=None)`."""
-    return _framed([_image(image)], [], image, outlines)
+    return _framed([_image(image)], [], image, outlines, side=sized(SMALL_SIDE, LECTURE_SMALL_SIDE))
 
 
 def picture_heat(
@@ -50,9 +51,8 @@ def picture_heat(
     x = [(column + 0.5) * step_x - 0.5 for column in range(columns)]
     y = [(row + 0.5) * step_y - 0.5 for row in range(rows)]
     names = [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)]
-    outline = {"outlinewidth": 1, "outlinecolor": page().line}
-    length = sized(SIDE, LECTURE_SIDE) - 24
-    bar = colour_bar(unit, signed=signed, limit=limit, length=length, xpad=12, **outline)
+    outline: dict[str, Any] = {"outlinewidth": 1, "outlinecolor": page().line}
+    bar = colour_bar(unit, signed=signed, limit=limit, xpad=12, **outline)
     hover = f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}"
     places: dict[str, Any] = {"x": x, "y": y, "customdata": names, "colorscale": _see_through(signed)}
     patches = heatmap(heat, signed=signed, limit=limit, hover=hover, bar=bar, **places)
@@ -65,7 +65,7 @@ def picture_heat(
             y_edges = (row * step_y - 0.5, (row + 1) * step_y - 0.5)
             ring.append(frame(x_edges, y_edges, colour, width * sized(1, 1.5)))
     traces = [_image(faint(image)), patches]
-    return _framed(traces, ring, image, outlines, bottom_margin=sized(64, 80))
+    return _framed(traces, ring, image, outlines, side=sized(SIDE, LECTURE_SIDE), bottom_margin=sized(64, 80))
 
 
 def _image(image: np.ndarray) -> dict[str, Any]:
@@ -81,6 +81,8 @@ def _framed(
     shapes: Sequence[dict[str, Any]],
     image: np.ndarray,
     outlines: Sequence[Outline],
+    *,
+    side: int,
     bottom_margin: int = 0,
 ) -> go.Figure:
     height, width = image.shape[:2]
@@ -96,7 +98,6 @@ def _framed(
         style: dict[str, Any] = {"bgcolor": colours.background, "opacity": 0.9, "borderpad": 1}
         style["font"] = {"size": sized(12, 16), "color": colours.text}
         names.append(annotation(plain(name), x, y, yanchor="top" if is_below else "bottom", **style))
-    side = sized(SIDE, LECTURE_SIDE)
     hidden = {"visible": False, "constrain": "domain", "constraintoward": "left"}
     layout = {
         "shapes": boxes,

@@ -1,4 +1,4 @@
-"""The page Pictures: where a captioner attends for each word of its caption."""
+"""The page Image captions: where a captioner attends for each word of its caption."""
 
 from bert_core import scenes
 from bert_core.records import CROSS_MAPS
@@ -14,29 +14,31 @@ def parse_shapes(value: str) -> list[str]:
     return names
 
 
+TEXTS = page_texts("images")
+PRESET = ["large blue circle", "small red star"]
+
 # A link does not contain an uploaded file.
-source = select(
-    "picture", {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}, "Picture"
-)
+source = select("picture", **TEXTS.control("picture"))
 seed: Param[int] = Param("seed", 71, parse_index, step=True)
-count = select("count", ("any", "1", "2", "3"), "Shapes")
+count = select("count", ("any", "1", "2", "3"), **TEXTS.control("count"))
 shapes: Param[list[str]] = Param(
     "shapes",
-    list,
+    PRESET.copy,
     parse_shapes,
     lambda names: ",".join(names).replace(" ", "-"),
     "multiselect",
-    "Shapes",
     step=True,
     arguments={"options": scenes.all_shape_names(), "max_selections": scenes.MAX_SHAPES},
+    **TEXTS.control("shapes"),
 )
 selected_word: Param[int | None] = Param("word", None, parse_int, step=True)  # its index in the caption
 selected_head: Param[Head | None] = Param("look", None, parse_head, write_pair)  # None for the average of all
-heat = select("heat", {name: UNITS[name].capitalize() for name in CROSS_MAPS}, "Show", default="product")
-boxes = toggle("boxes", "Show the boxes of the shapes")
-edges = toggle("edges", "Every word to every patch")
+heat = select(
+    "heat", {name: UNITS[name].capitalize() for name in CROSS_MAPS}, default="product", **TEXTS.control("heat")
+)
+boxes = toggle("boxes", **TEXTS.control("boxes"))
+edges = toggle("edges", **TEXTS.control("edges"))
 
-TEXTS = page_texts("images")
 PAGE = Page(
     TEXTS,
     ":material/image_search:",

@@ -1,4 +1,4 @@
-"""Draws the page Pictures."""
+"""Draws the page Image captions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,9 +14,22 @@ from viz_app.components.token_strip import TokenClick, token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.style import current_look
+from viz_app.figures.thumbnails import common_limit, thumbnails
 from viz_app.maps import UNITS
-from viz_app.pages.images import boxes, count, edges, heat, seed, selected_head, selected_word, shapes, source
+from viz_app.pages.images import (
+    PRESET,
+    TEXTS,
+    boxes,
+    count,
+    edges,
+    heat,
+    seed,
+    selected_head,
+    selected_word,
+    shapes,
+    source,
+)
 from viz_app.pages.images.picture import (
     MAX_MEGABYTES,
     CaptionedPicture,
@@ -27,6 +40,7 @@ from viz_app.pages.images.picture import (
     composed,
     loaded_captioner,
     scene_from,
+    word_finding,
 )
 from viz_app.shell import downloads, frame
 from viz_app.shell.address import end_run, publish
@@ -35,65 +49,58 @@ from viz_app.shell.markdown import with_help
 from viz_app.shell.params import Head
 from viz_app.shell.view import View, chart, write_line, write_note
 
-SUBTITLE = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
-UPLOAD_WARNING = (
-    "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
-    "Whatever your picture shows, it will describe such shapes, and it will be wrong."
-)
-EXAMPLE_SHAPE = "large blue circle"
 VIEW_CHOICE = "_patches"  # session key: the choice of the view of all words
 
 
 def draw(page: View) -> None:
     """Draw a picture with its caption, the heat of the selected word, and the map of every head of the decoder."""
-    get_captioned = _select_picture(page)
+    with page.controls(gap="small"):
+        get_captioned = _select_picture()
+        with page.options(heat, count, boxes, edges):
+            heat()
+            if source.value == "random":
+                count()
+            boxes(disabled=source.value == "uploaded")
+            edges()
     if get_captioned is None:
+        with page.figure():
+            example_button(TEXTS["no_shapes"], TEXTS["preset"], shapes.set, PRESET.copy())
         end_run()
     captioned = get_captioned()
     index, head = _select_word(captioned), _select_head(captioned)
-    word = captioned.run.words[index]
     with page.place("strip"):
         token_strip(
             captioned.chips(index),
             key="caption",
-            label="The caption; click a word to see where the model looked",
+            label=TEXTS["caption"],
             appear=captioned.run.sentence,
             on_click=_open_word,
         )
-        st.caption(caption_summary(captioned))
-    with page.controls():
-        heat()
-        boxes(disabled=captioned.scene is None)
-        st.button("Average of all heads", on_click=selected_head.set, args=(None,), disabled=head is None)
     _draw_maps(page, captioned, index, head)
-    if edges():
+    if source.value == "uploaded":
+        write_note(TEXTS["uploaded"] if captioned.scene is None else f"{TEXTS['no_upload']} {TEXTS['uploaded']}")
+    if edges.value:
         _draw_all_words(get_captioned, head)
-    page.read(caption_reading(heat.value, word))
+    page.read(*caption_reading(heat.value, captioned.run.words[index]))
     files = partial(_files, get_captioned, heat.value, head, index)
     numbers, picture = (lambda: get_captioned().numbers()), (lambda: get_captioned().png())
     page.exports.append(partial(downloads.caption, files, numbers, picture))
 
 
-def _select_picture(page: View) -> Callable[[], CaptionedPicture] | None:
-    """Draw the controls of the picture; return a function that returns it with its caption, or None without one."""
-    with page.controls():
-        if source() == "uploaded":
-            upload = file_control(st, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=MAX_MEGABYTES)
-        elif source.value == "composed":
-            shapes()
-            st.button("New positions", on_click=_next_scene, icon=":material/shuffle:")
-        else:
-            count()
-            st.button("Next scene", on_click=_next_scene, icon=":material/skip_next:")
-    if source.value == "uploaded":
-        st.warning(with_help(UPLOAD_WARNING), icon=":material/category:")
-        return None if upload is None else partial(caption_upload, upload.data)
-    if source.value == "random":
-        return partial(caption_scene, scene_from(seed.value, None if count.value == "any" else int(count.value)))
-    if not shapes.value:
-        example_button("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", shapes.set, [EXAMPLE_SHAPE])
-        return None
-    return partial(caption_scene, composed(shapes.value, seed.value))
+def _select_picture() -> Callable[[], CaptionedPicture] | None:
+    """Draw the controls of the picture; return a function that returns it with its caption, or None without shapes."""
+    upload = None
+    if source() == "uploaded":
+        upload = file_control(st, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=MAX_MEGABYTES)
+    elif source.value == "composed":
+        shapes(label_visibility="collapsed", width=340)
+        st.button("New positions", on_click=_next_scene, icon=":material/shuffle:")
+        return partial(caption_scene, composed(shapes.value, seed.value)) if shapes.value else None
+    else:
+        st.button("Next scene", on_click=_next_scene, icon=":material/skip_next:")
+    if upload is not None:
+        return partial(caption_upload, upload.data)
+    return partial(caption_scene, scene_from(seed.value, None if count.value == "any" else int(count.value)))
 
 
 def _next_scene() -> None:
@@ -131,36 +138,42 @@ def _open_head(click: HeadClick) -> None:
 
 
 def _draw_maps(page: View, captioned: CaptionedPicture, index: int, head: Head | None) -> None:
-    """Draw the picture, the heat of a word over its patches, and the map of every head."""
+    """Draw the heat of a word over the picture; beside it the picture itself and the map of every head."""
     image, word = captioned.run.image, captioned.run.words[index]
     maps, head_maps = caption_maps(captioned.run, heat.value), captioned.heads(heat.value, index)
     outlines = captioned.outlines(index) if boxes.value else []
     heads_label = "all heads" if head is None else f"L{head[0]} H{head[1]}"
-    left, middle, right = page.figure().columns([5, 5, 3.2], gap="medium")
-    with left:
-        st.markdown("**The picture, as the model sees it**")
-        chart(picture_figure(image, outlines), key="picture_chart", alt=captioned.described())
-    with middle:
-        st.markdown(f"**“{word}”, {heads_label}**")
-        values = captioned.heat(heat.value, index, head)
+    whole, detail = page.figure().columns([4, 5.6] if current_look().lecture else [6, 4.4], gap="medium")
+    with whole:
         chart(
-            picture_heat(image, values, outlines, signed=maps.signed, unit=maps.unit),
+            picture_heat(image, captioned.heat(heat.value, index, head), outlines, signed=maps.signed, unit=maps.unit),
             key="heat_chart",
             alt=f"{UNITS[heat.value].capitalize()} over the patches for the word {word}, {heads_label}",
         )
-    with right:
-        write_line("**Every head of the decoder**")
-        head_grid(
-            layers=head_maps.shape[0],
-            heads=head_maps.shape[1],
-            thumbnails=thumbnails(head_maps, signed=maps.signed),
-            signed=maps.signed,
-            selected=head,
-            titles=captioned.titles(heat.value, index),
-            key="picture_heads",
-            on_click=_open_head,
-        )
-        write_note("Each head has its own colour scale. Click one to see it large.")
+    with detail:
+        write_line(word_finding(captioned, heat.value, index, head))
+        write_note(caption_summary(captioned))
+        left, right = st.columns([4, 5], gap="small")
+        with left:
+            write_note("Input of the model")
+            figure = picture_figure(image, outlines)
+            chart(figure, key="picture_chart", alt=captioned.described(), grows=False)
+        with right:
+            write_note("Every head of the decoder; click one")
+            limit = common_limit(head_maps)
+            head_grid(
+                layers=head_maps.shape[0],
+                heads=head_maps.shape[1],
+                thumbnails=thumbnails(head_maps, signed=maps.signed, limit=limit),
+                signed=maps.signed,
+                limit=limit,
+                unit=maps.unit,
+                selected=head,
+                titles=captioned.titles(heat.value, index),
+                key="picture_heads",
+                on_click=_open_head,
+            )
+            st.button("Average of all heads", on_click=selected_head.set, args=(None,), disabled=head is None)
 
 
 @frame.fragment

@@ -1,4 +1,4 @@
-"""The picture of the page Pictures, which is drawn, composed or uploaded, and its caption."""
+"""The picture of the page Image captions, which is drawn, composed or uploaded, and its caption."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from bert_core.tokenizer import SPECIAL_TOKENS
 from bert_core.vision import BUNDLED_CAPTIONER, LoadedCaptioner, load_captioner
 from viz_app.components.token_strip import Chip
 from viz_app.figures.images import Outline
+from viz_app.figures.style import two_digits
+from viz_app.maps import UNITS
+from viz_app.pages.images import TEXTS
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.memory import DEVICE_SETTING
 from viz_app.shell.params import Head
@@ -29,25 +32,14 @@ from viz_app.shell.work import seconds_taken, wait_for, work
 MAX_PIXELS = 24_000_000
 MAX_SIDE = 480  # pixels a side of a stored upload: several times the input of a captioner
 MAX_MEGABYTES = 20  # of an upload
-FORMATS = ("PNG", "JPEG")
-READINGS = {
-    "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
-    "patches it adds up to 1. The strongest patch is framed.",
-    "brought": "**How to read this:** how long the vector is that each patch sent when “{word}” was predicted: its "
-    "attention times the length of its value through the head’s output map. The strongest patch is framed.",
-    "gradient": "**How to read this:** would more attention to a patch make “{word}” likelier (orange) or less likely "
-    "(blue)? Attention adds up to 1, so only differences between patches matter. The strongest patch is framed.",
-    "product": "**How to read this:** patches that were looked at and made “{word}” likelier: attention times its "
-    "gradient, where positive (Grad-CAM on attention). The strongest patch is framed.",
-}
+UPLOAD_FORMATS = ("PNG", "JPEG")
 # Results of benchmarks/pointing_game.py, for colour words and for shape words.
 POINTING_SHARES = {"chance": (0.060, 0.060), "attention": (0.505, 0.564)}
 POINTING_SHARES |= {"product": (0.885, 0.895), "best head": (0.832, 0.974)}
-CAUTION = (
-    "**How it can mislead:** it shows where the decoder looked for this one word, not everything the word depends on: "
-    "a patch's vector also knows its surroundings, and an average hides heads that look elsewhere."
-)
-MAP_NAMES = {"attention": "attention", "product": "attention × gradient", "best head": "the best head alone"}
+MAP_NAMES = {
+    "attention": "attention", "product": "attention × gradient", "best head": "best single head",
+    "chance": "random patch",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,7 +149,7 @@ def read_upload(data: bytes) -> np.ndarray:
     """
     limit = f"at most {MAX_PIXELS / 1e6:.0f} megapixels can be read"
     try:
-        picture = Image.open(io.BytesIO(data), formats=FORMATS)
+        picture = Image.open(io.BytesIO(data), formats=UPLOAD_FORMATS)
         width, height = picture.size
         if width * height > MAX_PIXELS:
             raise Refused(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
@@ -189,7 +181,7 @@ def loaded_captioner() -> LoadedCaptioner:
     return wait_for(_load_captioner(os.environ.get(DEVICE_SETTING)))
 
 
-@work(f"{BUNDLED_CAPTIONER} looks at the picture")
+@work(f"{BUNDLED_CAPTIONER} describes the picture")
 def _describe(captioner: LoadedCaptioner, image: np.ndarray) -> DecoderRun:
     return describe(captioner, image)
 
@@ -214,26 +206,33 @@ def caption_summary(captioned: CaptionedPicture) -> str:
     if check is not None:
         sentence = "The caption is **right**." if check.correct else f"The caption is **wrong**: {check.reason}."
         if captioned.scene is not None and scenes.is_held_out(captioned.scene):
-            sentence += " The model never saw this combination in training."
+            sentence += " The training scenes did not contain this combination."
     layers, heads, patches = run.cross_attention.shape[1:]
-    parts = [
-        sentence,
-        f"{patches} patches",
-        f"decoder {layers} × {heads}",
-        f"{(seconds_taken() or 0.0) * 1000:.0f} ms",
-        "layers and heads count from zero",
-    ]
+    seconds = f"{(seconds_taken() or 0.0) * 1000:.0f} ms"
+    parts = (sentence, f"{patches} patches", f"decoder {layers} × {heads} heads", seconds)
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
 
 
-def caption_reading(quantity: str, word: str) -> str:
+def word_finding(captioned: CaptionedPicture, quantity: str, word: int, head: Head | None) -> str:
+    """Return one sentence in Markdown on where the heads attend for a word: its probability and its strongest patch."""
+    run, values, shape = captioned.run, captioned.heat(quantity, word, head), captioned.shape_of(word)
+    row, column = np.unravel_index(int(values.argmax()), values.shape)
+    unit = UNITS[quantity]
+    name = f"**“{escape_markdown(run.words[word])}”** (probability {two_digits(run.probabilities[word])})"
+    heads = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+    peak = f"strongest at row {row}, column {column}"
+    if shape is None or quantity == "gradient":
+        return f"For {name}, {unit} of {heads} is {peak}: {two_digits(values.max())}."
+    share = pointing.share_in(values, shape.box)
+    return f"For {name}, **{share:.0%}** of {unit} ({heads}) is on the **{' '.join(shape.words)}**, {peak}."
+
+
+def caption_reading(quantity: str, word: str) -> tuple[str, str]:
     """Return how to read the map of a word and how it can mislead, with the measured results for its kind of word."""
-    intro = READINGS[quantity].format(word=escape_markdown(word))
+    name, text = escape_markdown(word), TEXTS[f"reading.{quantity}"]
     if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:
-        return f"{intro} {CAUTION} “{escape_markdown(word)}” names no colour and no shape: there is no one right place."
+        return text.format(word=name), f"{TEXTS['misleads']} {TEXTS['no_place'].format(word=name)}"
     kind = 0 if word in scenes.COLOURS else 1
-    shares = ", ".join(f"{POINTING_SHARES[key][kind]:.0%} by {name}" for key, name in MAP_NAMES.items())
-    return (
-        f"{intro} {CAUTION} On 600 unseen scenes the strongest patch lay on the named shape for this share of "
-        f"{('colour', 'shape')[kind]} words: {shares}, {POINTING_SHARES['chance'][kind]:.0%} by chance."
-    )
+    shares = ", ".join(f"{method} {POINTING_SHARES[key][kind]:.0%}" for key, method in MAP_NAMES.items())
+    measured = TEXTS["measured"].format(kind=("colour", "shape")[kind], shares=shares)
+    return text.format(word=name), f"{TEXTS['misleads']} {measured}"

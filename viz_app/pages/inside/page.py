@@ -1,8 +1,9 @@
-"""Draws the page Step by step."""
+"""Draws the page Forward pass."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -10,10 +11,7 @@ from bert_core.analysis.walks import differences
 from bert_core.loading import LoadedModel
 from bert_core.run.walk import ENGINES
 from bert_core.tokenizer import Encoding
-from viz_app.components.stage_diagram import StageClick, stage_diagram
-from viz_app.figures.style import current_look
 from viz_app.pages.inside import (
-    ENGINE_NAMES,
     PADS,
     engine,
     pads,
@@ -23,7 +21,8 @@ from viz_app.pages.inside import (
     stage,
     token,
 )
-from viz_app.pages.inside.stages import STAGES, Stage, StageInput, Tables, legend, stage_groups
+from viz_app.pages.inside.overview import LAYER_STAGES, Overview
+from viz_app.pages.inside.stages import STAGES, TEXTS, Stage, StageInput, legend
 from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import set_head
@@ -31,54 +30,60 @@ from viz_app.shell.markdown import with_help
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, seconds_taken
 
+OVERVIEW = "forward_pass"  # key of the figure of the whole pass
+
 
 def draw(page: View) -> None:
-    """Draw one stage of a forward pass: its formula, description, numbers and figures."""
+    """Draw the overview of a forward pass, and beside it the selected stage with its formula and its numbers."""
     selection, config = page.selection, page.selection.loaded.config
     names = existing_stages(selection.loaded)
     if stage.value not in names:  # a link to what another model has
         stage.set(names[-1])
-    # In a lecture the floor plan is always visible, and the controls are folded away.
-    plan = page.place("strip" if current_look().lecture else "controls").container()
     current, number = STAGES[stage.value], names.index(stage.value)
     layer, head = st.session_state.head
     lacks_heads = "head" in current.needs and not config.heads_of(layer)
-    _draw_controls(page, names, current)
+    free_positions = config.max_position_embeddings - len(selection.encoding)
+    _draw_controls(page, names, current, free_positions)
     if layer in config.pruned_layers:
-        notice = f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."
+        notice = f"Layer {layer} was removed from this model: its output equals its input. Choose another layer."
         st.info(with_help(notice))
         end_run()
-    free_positions = config.max_position_embeddings - len(selection.encoding)
     added_pads = min(PADS, free_positions) if pads.value else 0
     forward_pass = ForwardPass(selection, layer, head, selected_token.value, added_pads, engine.value)
+    run = selection.run()
     view = forward_pass.stage_input()
-    titles = {name: STAGES[name].title for name in names}
-    with plan:
-        label = "The stages of a pass; choose one to go there"
-        stage_diagram(stage_groups(view, names), titles, stage.value, key="plan", label=label, on_click=_open_stage)
+    overview = Overview(view, run, forward_pass.lens(), stage.value)
     tables = {} if lacks_heads else current.tables(view)
 
-    text, figures = page.figure().columns([5, 8], gap="medium")
-    with text:
+    whole, detail = page.figure().columns([6, 4.2], gap="medium")
+    with whole:
+        on_select = partial(_open_cell, names, config.num_hidden_layers)
+        alt = f"The forward pass at token {view.labels[view.query]}, column by column"
+        chart(overview.figure(), key=OVERVIEW, alt=alt, on_select=on_select, selection_mode="points")
+    with detail:
         write_heading(f"{number + 1}. {current.title}")
-        _write_stage(current, view, has_numbers=bool(tables))
-        if stage.value == "mask" or pads.value:
-            pads(disabled=free_positions == 0 and not pads.value)
-        if stage.value == "next" and layer + 1 < config.num_hidden_layers:
-            icon = ":material/arrow_upward:"
-            st.button(f"Into layer {layer + 1}", "enter", on_click=_enter_layer, args=(layer + 1,), icon=icon)
-        comparison = st.container()
-    with figures:
-        if lacks_heads:
-            notice = f"All heads of layer {layer} were pruned: nothing is computed here;"
-            st.info(with_help(f"{notice} the residual connection passes the vectors on."))
-        elif not tables:
-            st.info(with_help("There is nothing to show: this model lacks this part, or it needs a second sentence."))
-        else:
-            _draw_figures(current, view, tables)
+        formula, values = st.tabs(["Formula", "Values"], key="stage_parts")
+        with formula:
+            if not lacks_heads:
+                write_line(overview.finding())
+            _write_stage(current, view, has_numbers=bool(tables))
+            if stage.value == "next" and layer + 1 < config.num_hidden_layers:
+                icon = ":material/arrow_upward:"
+                st.button(f"Open layer {layer + 1}", "enter", on_click=_enter_layer, args=(layer + 1,), icon=icon)
+            comparison = st.container()
+        with values:
+            if lacks_heads:
+                notice = f"All heads of layer {layer} were pruned: the residual connection passes the vectors on."
+                st.info(with_help(notice))
+            elif not tables:
+                st.info(with_help(TEXTS["nothing"]))
+            else:
+                write_note(f"{current.reading} {current.misleading}")
+                for index, figure in enumerate(current.draw(view, tables)):
+                    chart(figure, key=f"stage_{index}", alt=f"{current.title}: {current.reading}", grows=False)
     if tables:
         _add_files(forward_pass, current)
-    page.read(f"**How to read this:** {current.reading} **How it can mislead:** {current.misleading}")
+    page.read(TEXTS["reading"], TEXTS["misleads"])
     if number + 1 == len(names):
         # The comparison comes last, so that the figure waits for one engine only.
         with comparison:
@@ -95,34 +100,46 @@ def existing_stages(loaded: LoadedModel) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name not in missing)
 
 
-def _draw_controls(page: View, names: Sequence[str], current: Stage) -> None:
-    """Draw the controls of the stage, of the layer, head and token that it shows, and of the engine."""
+def _draw_controls(page: View, names: Sequence[str], current: Stage, free_positions: int) -> None:
+    """Draw the controls of the stage and of the layer, head and token that it shows; the others are in Options."""
     encoding, config, number = page.selection.encoding, page.selection.loaded.config, names.index(stage.value)
     layer, head = st.session_state.head
     selected_layer.set(layer)
     selected_head.set(head)
     selected_token.set(_token_or_default(encoding))
     heads = config.heads_of(layer)
+    unlabelled: dict[str, Any] = {"label_visibility": "collapsed"}
     with page.controls(gap="small"):
-        st.button("Back", "back", on_click=stage.set, args=(names[number - 1],), shortcut="P", disabled=number == 0)
+        st.button("Back", "back", on_click=_step, args=(names, -1), shortcut="P", disabled=number == 0)
+        stage(options=names, width=220, **unlabelled)
         is_last = number + 1 == len(names)
-        following = names[number if is_last else number + 1]
-        st.button("Next", "on", on_click=stage.set, args=(following,), shortcut="N", disabled=is_last, type="primary")
+        st.button("Next", "on", on_click=_step, args=(names, 1), shortcut="N", disabled=is_last, type="primary")
         selected_layer(
-            options=range(config.num_hidden_layers), disabled="layer" not in current.needs, on_change=_select_head
+            options=range(config.num_hidden_layers),
+            format_func="Layer {}".format,
+            disabled="layer" not in current.needs,
+            on_change=_select_head,
+            width=120,
+            **unlabelled,
         )
         selected_head(
             options=heads or range(config.num_attention_heads),
+            format_func="Head {}".format,
             disabled="head" not in current.needs or not heads,
             on_change=_select_head,
+            width=120,
+            **unlabelled,
         )
         selected_token(
             options=range(len(encoding)),
-            format_func=lambda position: f"{encoding.labels[position]} ({position})",
-            disabled="token" not in current.needs,
+            format_func=lambda position: f"Token {position}: {encoding.labels[position]}",
             on_change=_select_token,
+            width=230,
+            **unlabelled,
         )
-        engine()
+        with page.options(engine, pads):
+            engine()
+            pads(disabled=free_positions == 0 and not pads.value)
 
 
 def _token_or_default(encoding: Encoding) -> int:
@@ -133,6 +150,11 @@ def _token_or_default(encoding: Encoding) -> int:
     return next(iter(encoding.mask_positions), 1)
 
 
+def _step(names: Sequence[str], step: int) -> None:
+    """Select the next or previous stage. The keys of the buttons can arrive when there is none."""
+    stage.set(names[min(max(names.index(stage.value) + step, 0), len(names) - 1)])
+
+
 def _select_head() -> None:
     set_head((selected_layer.value, selected_head.value), st.session_state.other_heads)
 
@@ -141,31 +163,39 @@ def _select_token() -> None:
     token.set(selected_token.value)
 
 
-def _open_stage(click: StageClick) -> None:
-    stage.set(click.name)
+def _open_cell(names: Sequence[str], layers: int) -> None:
+    """Select the token of the clicked cell, and open the stage of its column."""
+    if not (points := st.session_state[OVERVIEW]["selection"]["points"]):
+        return
+    column, row = round(points[0]["x"]), round(points[0]["y"])
+    token.set(row)
+    if 0 < column <= layers:
+        _open_layer(column - 1)
+        stage.set(stage.value if stage.value in LAYER_STAGES else "qkv")
+    else:
+        stage.set(names[-1] if column > layers else "embeddings" if column == 0 else "pieces")
 
 
 def _enter_layer(layer: int) -> None:
     """Open the query, key and value of the same head in another layer."""
-    state = st.session_state
-    set_head((layer, state.head[1]), state.other_heads)
+    _open_layer(layer)
     stage.set("qkv")
 
 
+def _open_layer(layer: int) -> None:
+    state = st.session_state
+    set_head((layer, state.head[1]), state.other_heads)
+
+
 def _write_stage(current: Stage, view: StageInput, *, has_numbers: bool) -> None:
-    """Write the formula of a stage with its symbols, its description, and the numbers of the selected token."""
+    """Write the formula of a stage, the numbers of the selected token, its description and its symbols."""
     formula = current.formula(view)
     st.latex(formula)
-    write_note(legend(formula))
-    write_line(current.text)
     if has_numbers:
-        st.markdown(f"**In numbers:** {current.shape(view)}")
         st.latex(current.live(view))
-
-
-def _draw_figures(current: Stage, view: StageInput, tables: Tables) -> None:
-    for number, figure in enumerate(current.draw(view, tables)):
-        chart(figure, key=f"stage_{number}", alt=f"{current.title}: {current.reading}")
+    write_line(current.text)
+    shape = f"**Shape:** {current.shape(view)} &nbsp;·&nbsp; " if has_numbers else ""
+    write_note(shape + legend(formula))
 
 
 def _add_files(forward_pass: ForwardPass, current: Stage) -> None:
@@ -179,9 +209,10 @@ def _add_files(forward_pass: ForwardPass, current: Stage) -> None:
 def _compare_engines(forward_pass: ForwardPass, view: StageInput) -> None:
     """Write how far the engines differ; if the second takes long, once its button is pressed."""
     (second,) = (name for name in ENGINES if name != engine.value)
+    engines = TEXTS.control("engine")["options"]
     work = replace(replace(forward_pass, engine=second).trace(), seconds=seconds_taken() or 0.0)
-    trace = confirm(f"Compare with {ENGINE_NAMES[second]}", work)
-    note = f"All stages are computed with **{ENGINE_NAMES[engine.value]}**."
+    trace = confirm(f"Compare with {engines[second]}", work)
+    note = f"All stages are computed with **{engines[engine.value]}**."
     if trace is not None:
         worst = max(differences(view.trace, forward_pass.at_token(trace)), key=lambda difference: difference.share)
         size = f"by {worst.share:.1e} of its largest number, {worst.scale:.3g}"

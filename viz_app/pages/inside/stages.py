@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,12 +18,13 @@ from bert_core.analysis.walks import (
     weighted_values,
 )
 from bert_core.records import Walk
-from viz_app.components.stage_diagram import StageGroup
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels
 from viz_app.figures.style import current_look
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("inside")
 MASKED_BELOW = -5000.0  # scores below this are masked
 MAX_WORDS = 8
 MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # pixels, and the largest number of labels that fit
@@ -141,7 +143,7 @@ def activation(name: object) -> str:
 class Stage:
     """One stage of a forward pass.
 
-    formula, live: what is computed, in LaTeX, with symbols and with numbers of the chosen token. text: two sentences of
+    formula, live: what is computed, in LaTeX, with symbols and with numbers of the chosen token. text: a
     description. reading, misleading: how to read the figures, and how they can mislead.
     shape_of, axes: the value whose shape is stated, and the names of its axes. fallback_shape: the same two for a model
     without this value. tables: the numbers of the figures, (row, column) each; empty if the model lacks this part.
@@ -171,53 +173,19 @@ class Stage:
         return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, axes, strict=True))
 
 
+def _texts(name: str) -> dict[str, Any]:
+    """Return the texts of a stage: its title, its description and how its figures are read."""
+    shared = TEXTS.options("shared")
+    return {key: text.format(**shared) for key, text in TEXTS.options(f"stages.{name}").items()}
+
+
 def tex(value: float) -> str:
     """Return a number with three digits in LaTeX."""
     digits, _, exponent = f"{value + 0.0:.3g}".partition("e")  # a zero has no sign
     return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
 
 
-# The symbols of all formulas, in the order of the stages.
-SYMBOLS = {
-    "t": "a piece's number in the vocabulary",
-    "n": "how many tokens the text has",
-    "N": "how many pieces the vocabulary has",
-    "i": "a token, counted from 0; as a query, the one that looks",
-    "x": "a token's vector as it enters a layer",
-    "E": "the vector of each piece",
-    "G": "the vector of each segment",
-    "g": "the segment: 0 in the first sentence, 1 in the second",
-    "R": "the vector of each place in the text",
-    r"\mathrm{LN}": "layer norm, stage 3",
-    r"\mu": "the mean of a vector's numbers",
-    r"\sigma": "their spread (standard deviation)",
-    r"\varepsilon": "a tiny number against division by zero",
-    r"\gamma": "a learned scale for each number",
-    r"\beta": "a learned offset for each number",
-    "W": "learned weights; the letter below says what they make",
-    "w": "learned weights of a single score",
-    "b": "learned offsets",
-    "q": "a query",
-    "k": "a key",
-    "v": "a value",
-    "s": "a score",
-    "j": "a token that is looked at, as a key",
-    "d": "how many numbers a head's vectors have",
-    "M": "the mask",
-    "p": "a share of attention",
-    "e": "2.718…, so that e to the power of 0 is 1",
-    "m": "runs through all tokens",
-    "c": "a head's context; the number above it is the head's",
-    "H": "how many heads a layer has",
-    "h": "a token's vector after attention, residual and norm",
-    "u": "the inner numbers of the feed-forward part",
-    "y": "a token's vector as it leaves the layer",
-    "l": "the number of a layer",
-    "L": "how many layers there are",
-    "z": "the pooled vector",
-    "r": "a token's vector as it meets the vocabulary",
-    r"\Pr": "a probability",
-}
+SYMBOLS = TEXTS.options("symbols")
 _IN_FORMULA = re.compile(r"\[5pt\]|\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[^}]*\}|\\[A-Za-z]+|[A-Za-z]")
 
 
@@ -526,39 +494,11 @@ def _heads_live(view: StageInput) -> str:
     return _lines(*lines)
 
 
-ROWS = "each row is a token, each column one number of its vector; the chosen token is framed."
-COLUMN = "a single column has no meaning by itself, and a strong colour need not matter for the prediction."
-MAP = (
-    "each row is a query (who looks), each column a key (who is looked at); the framed row is the chosen token's, "
-    "repeated as bars below."
-)
-
-
-def stage_groups(view: StageInput, names: Sequence[str]) -> list[StageGroup]:
-    """Return the groups of stages: before the layers, the chosen layer with its attention, and the outputs.
-
-    names: those of the stages that the model has.
-    """
-    layers = len(view.value("hidden_states")) - 1
-    attention = StageGroup(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
-    end = tuple(name for name in ("pooler", "heads") if name in names)
-    return [
-        StageGroup("Into vectors", ("pieces", "embeddings", "norm")),
-        StageGroup(f"Layer {view.trace.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
-        *[StageGroup("What is read out", end)] * bool(end),
-    ]
-
-
 STAGES: dict[str, Stage] = {
     "pieces": Stage(
-        title="Word pieces",
+        **_texts("pieces"),
         formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, N-1\}"),
         live=_piece_live,
-        text="The text is cut into the longest pieces in the vocabulary; a piece that continues a word starts with ##. "
-        "[CLS] opens the text and [SEP] closes each sentence. From here on, a piece is just its number.",
-        reading="one box per piece, in reading order, with its number in the vocabulary and its segment (0: sentence "
-        "A, 1: sentence B).",
-        misleading="where a word is cut depends on how often its parts occur, not on what they mean.",
         shape_of="embeddings.word",
         axes=("tokens",),
         tables=_piece_tables,
@@ -566,28 +506,18 @@ STAGES: dict[str, Stage] = {
         needs=("token",),
     ),
     "embeddings": Stage(
-        title="Embeddings",
+        **_texts("embeddings"),
         formula=_embedding_formula,
         live=_embedding_live,
-        text="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
-        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words, "
-        "unless distances between tokens add to the scores of attention.",
-        reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
-        misleading=COLUMN,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
         tables=_panels("embeddings.", word="token", token_type="+ segment", position="+ position", sum="= sum"),
         needs=("token",),
     ),
     "norm": Stage(
-        title="Layer norm",
+        **_texts("norm"),
         formula=_norm_formula,
         live=_norm_live,
-        text="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
-        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size. In an ELECTRA or ALBERT "
-        "whose tables are narrower than its layers, a linear map then brings each vector to their width.",
-        reading=ROWS + " Each panel has its own colour scale.",
-        misleading="the norm removes the length of a vector: a short and a long one look alike afterwards.",
         shape_of="embeddings.output",
         axes=("tokens", "numbers"),
         tables=_norm_tables,
@@ -597,78 +527,54 @@ STAGES: dict[str, Stage] = {
         needs=("token",),
     ),
     "qkv": Stage(
-        title="Query, key and value",
+        **_texts("qkv"),
         formula=lambda view: _lines("q_i = W_q x_i + b_q", "k_i = W_k x_i + b_k", "v_i = W_v x_i + b_v"),
         live=_qkv_live,
-        text="Every head makes three short vectors from each token: a query (what it looks for), a key (what it can be "
-        "found by) and a value (what it passes on). All heads of a layer do this at once, each with its own weights.",
-        reading=ROWS,
-        misleading="“query”, “key” and “value” are only names: the model uses nothing but products of these vectors.",
         shape_of="query",
         axes=("heads", "tokens", "numbers"),
         tables=lambda view: {name: view.head_value(name) for name in ("query", "key", "value")},
         draw=lambda view, tables: [view.vectors(tables, horizontal=True)],
     ),
     "scores": Stage(
-        title="Scores",
+        **_texts("scores"),
         formula=_score_formula,
         live=_score_live,
-        text="Each query is multiplied with each key (dot product): the more they point the same way, the higher the "
-        "score. Dividing by the square root of the head's width keeps the softmax from picking a single key.",
-        reading=MAP,
-        misleading="only differences within a row matter: adding the same number to a whole row changes nothing.",
         shape_of="scores",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"scores": view.head_value("scores")},
         draw=lambda view, tables: view.matrix(tables["scores"], signed=True, name="Score"),
     ),
     "mask": Stage(
-        title="Mask",
+        **_texts("mask"),
         formula=lambda view: r"s_{ij} + M_{ij}, \quad M_{ij} \in \{0,\, -10000\}",
         live=_mask_live,
-        text="Tokens that must not be looked at get -10000 added to their score: padding, and in a decoder all later "
-        "tokens. A single text has no padding: add some below to see its columns disappear.",
-        reading=MAP + " Empty cells are masked out.",
-        misleading="a mask hides keys, not queries: padding still has its own rows, but nothing uses them.",
         shape_of="masked_scores",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"masked scores": view.head_value("masked_scores")},
         draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score"),
     ),
     "softmax": Stage(
-        title="Softmax",
+        **_texts("softmax"),
         formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_m e^{s_{im} + M_{im}}}",
         live=_softmax_live,
-        text="Each row of scores becomes positive shares that add up to 1: this is the attention that the other pages "
-        "show. A score higher by 1 means a share 2.7 times as large.",
-        reading=MAP,
-        misleading="a share says where a head looks, not what it takes from there: that also depends on the value.",
         shape_of="probabilities",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"probabilities": view.head_value("probabilities")},
         draw=lambda view, tables: view.matrix(tables["probabilities"], signed=False, name="Attention"),
     ),
     "context": Stage(
-        title="Context",
+        **_texts("context"),
         formula=lambda view: r"c_i = \sum_j p_{ij}\, v_j",
         live=_context_live,
-        text="The chosen token adds up the values of all tokens, each times its share. The sum is this head's context; "
-        "a head that is switched off gives zeros instead.",
-        reading="top: one row for each key, its value times its share. Bottom: their sum, and the head's context.",
-        misleading="a token with a large share but a small value adds little: compare the rows, not the shares.",
         shape_of="context",
         axes=("heads", "tokens", "numbers"),
         tables=_context_tables,
         draw=_draw_context,
     ),
     "output": Stage(
-        title="Output and residual",
+        **_texts("output"),
         formula=lambda view: r"h_i = \mathrm{LN}\big(W_h\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_h + x_i\big)",
         live=_output_live,
-        text="The contexts of all heads are joined and multiplied back to the full width. The layer's input is added "
-        "again (residual connection), so attention only has to say what changes. A layer norm follows.",
-        reading=ROWS,
-        misleading="the panels mix all heads of the layer: one head is only a part of the first panel.",
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
         tables=_panels(
@@ -680,13 +586,9 @@ STAGES: dict[str, Stage] = {
         needs=("layer", "token"),
     ),
     "feed_forward": Stage(
-        title="Feed-forward",
+        **_texts("feed_forward"),
         formula=_feed_forward_formula,
         live=_feed_forward_live,
-        text="Each token goes alone through a wider layer, an activation that sets most numbers close to 0, and back. "
-        "Tokens do not see each other here. A residual connection and a layer norm end the layer.",
-        reading=ROWS + " The first picture shows the inner numbers, with its own colour scale.",
-        misleading=COLUMN,
         shape_of="intermediate",
         axes=("tokens", "inner numbers"),
         tables=_panels(
@@ -699,15 +601,9 @@ STAGES: dict[str, Stage] = {
         needs=("layer", "token"),
     ),
     "next": Stage(
-        title="Next layer",
+        **_texts("next"),
         formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
         live=_next_live,
-        text="The output of a layer is the input of the next, which does the same with its own weights, in "
-        "an ALBERT with the same ones. Layer by layer, the token's vector takes in more of the text around it.",
-        reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; the output "
-        "of the chosen layer is framed.",
-        misleading="columns are kept from layer to layer by the residual connection, but each layer may use the same "
-        "number differently.",
         shape_of="hidden_states",
         axes=("states", "tokens", "numbers"),
         tables=lambda view: {"the token's vector, layer by layer": view.value("hidden_states")[:, view.query]},
@@ -716,15 +612,9 @@ STAGES: dict[str, Stage] = {
         row_labels=_state_labels,
     ),
     "pooler": Stage(
-        title="Pooler",
+        **_texts("pooler"),
         formula=lambda view: rf"z = {POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
         live=_pooler_live,
-        text="The last vector of [CLS] goes through a dense layer and tanh, in a DistilBERT a ReLU. In pre-training "
-        "only the output for two sentences used it, so [CLS] learned to stand for the whole text.",
-        reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1, or a "
-        "ReLU, from 0.",
-        misleading="it is not a summary of the meaning: without fine-tuning it answers one question only, whether B "
-        "follows A.",
         shape_of="pooler",
         axes=("numbers",),
         tables=_pooler_tables,
@@ -733,18 +623,9 @@ STAGES: dict[str, Stage] = {
         row_labels=_pooler_rows,
     ),
     "heads": Stage(
-        title="The outputs",
+        **_texts("heads"),
         formula=_heads_formula,
         live=_heads_live,
-        text="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
-        "vocabulary, whether the token is hidden or not. Where there is an output for two sentences, it "
-        "turns the pooled vector into two scores. The discriminator of an ELECTRA has another output: one score for "
-        "each token, above 0 if it rather was replaced.",
-        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A, where the "
-        "model says that. Of a "
-        "discriminator, the probability of each token that it was replaced.",
-        misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words. A "
-        "discriminator was taught to find the words of one small generator.",
         shape_of="mlm_logits",
         axes=("pieces",),
         fallback_shape=("replaced_logits", ("tokens",)),

@@ -8,8 +8,9 @@ import numpy as np
 
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
-from bert_core.records import Walk
-from bert_core.run.memory import capture_bytes
+from bert_core.records import LensRun, Walk
+from bert_core.run.lens import logit_lens
+from bert_core.run.memory import capture_bytes, mlm_head_bytes
 from bert_core.run.walk import walk, walk_at_position
 from bert_core.tokenizer import Encoding
 from viz_app.export import tables
@@ -32,6 +33,11 @@ def _trace(
     report: Progress = ignore_progress,
 ) -> Walk:
     return walk(model, encoding, layer, head_mask=head_mask, pads=pads, engine=engine, report=report)
+
+
+@work("{model} computes the logit lens", memory=lambda model, *_: mlm_head_bytes(model, 1))
+def _lens(model: LoadedModel, encoding: Encoding, position: int, head_mask: np.ndarray) -> LensRun:
+    return logit_lens(model, encoding, positions=[position], top_k=1, head_mask=head_mask)
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,13 @@ class ForwardPass:
             word_act=config.mlm_act,
             word=self.selection.word,
         )
+
+    def lens(self) -> LensRun | None:
+        """Return what the logit lens predicts at the token after each layer; None without an MLM head."""
+        current = self.selection
+        if not current.loaded.has_head("words"):
+            return None
+        return wait_for(_lens(current.loaded, current.encoding, self.token, current.head_mask))
 
     def stage_csv(self, name: str) -> bytes:
         """Return the numbers of a stage as CSV."""

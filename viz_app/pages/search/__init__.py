@@ -13,7 +13,7 @@ EXAMPLE = Example(
     remark="The masked word is not visible, yet the most similar tokens are people at work: its context is enough.",
 )
 # Of a token its state; of a head its output at the token, or the offsets to which it attends from there.
-similarity = select("alike", **TEXTS.control("alike"))
+similarity = select("alike", label_visibility="collapsed", **TEXTS.control("alike"))
 # None: the token of the target or the masked word, which other pages can change.
 query_position: Param[int | None] = Param("query_position", None, parse_int, step=True, old_name="sought")
 query_token: Param[int] = Param(

@@ -44,7 +44,7 @@ def draw(page: View) -> None:
     is_own = corpus.server_index(plain) is None
     index = corpus.find_index(plain)
     query_token.set(corpus.query_position(selection))
-    with page.controls():
+    with page.controls(gap="small"):
         by_state = similarity() == "state"
         position = query_token(
             options=range(len(encoding)),

@@ -137,7 +137,7 @@ PAGES = {
     "profiles": "viz_app.pages.profiles.parts.share_bars",
     "probes": "viz_app.pages.probes.page.confirm",
     "neurons": "viz_app.pages.neurons.page.neuron_map",
-    "heads": "viz_app.pages.heads.page.removal_estimate",
+    "heads": "viz_app.pages.heads.page.head_grid",
     "roles": "viz_app.pages.roles.text.role_map",
     "finetune": "viz_app.pages.finetune.page.list_runs",
     "prune": "viz_app.pages.prune.experiment.masked_examples",

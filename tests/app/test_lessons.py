@@ -178,19 +178,19 @@ def test_a_step_of_another_page_says_which() -> None:
     for path in ("learn", "score", "attention"):
         app = settled(visited(path, lesson="both_sides"))
         assert not app.exception and not app.error, path
-        assert "This step is on the page Predict." in words(app), path
-        assert button(app, "lesson_open").label == "Open Predict"
+        assert "This step is on the page Predictions." in words(app), path
+        assert button(app, "lesson_open").label == "Open Predictions"
 
 
 def test_the_page_learn_lists_every_lesson() -> None:
-    """Title, question, minutes and source of each, and a button that begins it; a link to no lesson is said."""
+    """The next one first; title, question and minutes of each, and a button that begins it; a link to no lesson is said."""
     app = settled(visited("learn", lesson="luck"))
     assert not app.exception and not app.error
     assert "The link says lesson='luck', which is not possible: one of the lessons both_sides" in words(app)
     for lesson in lessons():
-        for part in (lesson.title, lesson.question, f"{lesson.minutes} minutes", lesson.source):
+        for part in (lesson.title, lesson.question, f"{lesson.minutes} minutes"):
             assert part in words(app), (lesson.name, part)
-        assert button(app, f"begin_{lesson.name}").label == "Begin"
+        assert button(app, f"begin_{lesson.name}").label == "Start"
 
 
 def test_what_a_file_says_is_shown_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ def test_a_step_of_another_page_says_which() -> None:
 
 
 def test_the_page_learn_lists_every_lesson() -> None:
-    """The next one first; title, question and minutes of each, and a button that begins it; a link to no lesson is said."""
+    """The next one first; title, question and minutes of each, and a button that starts it; no lesson is an error."""
     app = settled(visited("learn", lesson="luck"))
     assert not app.exception and not app.error
     assert "The link says lesson='luck', which is not possible: one of the lessons both_sides" in words(app)

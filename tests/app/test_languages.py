@@ -140,7 +140,7 @@ def test_no_file_of_a_language_is_left_over() -> None:
         ("{left:.2f}", "{left}", r"reveal\.right writes the number left as ''"),
         ('title = "Beide Seiten"\n', "", r"title is missing: a text"),
         ('title = "Beide Seiten"', 'title = ""', r"title is empty: a text is needed"),
-        ('[[free]]\nlabel = "Sechzehn andere Wege, dasselbe zu fragen"\n', "", r"free has 2 tables: 3 are needed"),
+        ('[[free]]\nlabel = "Fünfzehn andere Methoden"\n', "", r"free has 2 tables: 3 are needed"),
         ('title = "Beide Seiten"', "title = Beide", r"de/both_sides\.toml is no TOML file"),
     ],
 )

@@ -25,8 +25,8 @@ def test_the_field_filters_as_one_types_and_a_word_leads_to_its_page(app: str, p
     page.get_by_label("Find a word").press_sequentially("entr")
     expect(words).to_have_count(1)
     expect(page).to_have_url(re.compile("term=entr"))
-    words.get_by_role("link", name="Layers").click()
-    expect(page.get_by_role("heading", name="When does the model know its answer?")).to_be_visible()
+    words.get_by_role("link", name="Layers & logit lens").first.click()
+    expect(page.get_by_role("heading", name="Layers & logit lens")).to_be_visible()
     assert not page.problems, page.problems
 
 

@@ -40,7 +40,7 @@ def pressed(page: Page, key: str) -> None:
 def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> None:
     """Both sides, by the keyboard alone: predicted, tried on the page, revealed, own sentence; Back is one step."""
     opened(page, app)
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Learn", exact=True).press("Enter")
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).press("Enter")
     page.locator(".st-key-begin_both_sides button").wait_for()
     settled(page)
     pressed(page, "begin_both_sides")

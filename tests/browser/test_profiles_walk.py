@@ -23,7 +23,10 @@ def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page
     """From Neurons to its profile, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
     opened(page, app, "neurons", text="She gave the book to her brother.", masked="5", neuron="3.146")
     page.get_by_role("button", name="Over a whole corpus").click()
-    reads, stands = page.get_by_role("button", name="Read "), page.get_by_role("heading", name="L3 neuron 146")
+    page.get_by_role("button", name="Take sixty example sentences").click()
+    indexes, reads = page.get_by_role("button", name="Index it"), page.get_by_role("button", name="Profile ")
+    stands = page.get_by_role("heading", name="L3 neuron 146")
+    asks(page, indexes, reads.or_(stands).first)
     asks(page, reads, stands)
     number = page.get_by_role("spinbutton", name="Neuron")
     expect(number).to_have_value("146")
@@ -35,10 +38,11 @@ def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page
     expect(stands).to_be_visible()  # it was counted, and is not counted again
     settled(page)
     page.get_by_role("radio", name="Head", exact=True).click()
-    counts, grid = page.get_by_role("button", name="Count "), page.get_by_text("Click a head for its profile.")
+    counts, grid = page.get_by_role("button", name="Profile "), page.get_by_text("Pale heads attend mostly")
     asks(page, counts, grid)
     before = address_of(page).get("head")
     listed = page.locator("[class*=st-key-profile_alike]")
+    page.get_by_role("tab", name="Similar heads").click()
     first = listed.locator("canvas[data-testid=data-grid-canvas] tbody tr").first.inner_text()
     listed.locator(".dvn-scroller").click(position={"x": 16, "y": 54})  # the box before the first line
     assert reaches_address(page, lambda address: address.get("head") != before)

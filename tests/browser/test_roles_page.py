@@ -37,16 +37,18 @@ def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     name = re.match(r"L(\d) H(\d)", card.inner_text())
     assert name is not None
     page.wait_for_url(re.compile(rf"head={name[1]}\.{name[2]}" if name[0] != "L0 H0" else r"roles\?(?!.*head=)"))
+    page.get_by_role("tab", name="Similar heads").click()
     near = page.get_by_role("button", name=re.compile(r"^L\d H\d · ")).first
     other = near.inner_text()[:5]
     near.click()
     expect(card).to_contain_text(other)
+    page.get_by_role("radio", name="Importance").click()
     page.get_by_role("button", name=re.compile(r"^L1 H2\b")).first.click()
     expect(card).to_contain_text("L1 H2")
     page.wait_for_url(re.compile(r"head=1\.2"))
     length = page.evaluate("history.length")
-    page.get_by_role("button", name="See it in Attention").click()
-    expect(page.get_by_role("heading", name="Attention")).to_be_visible()
+    page.get_by_role("button", name="Open in Attention").click()
+    expect(page.get_by_role("heading", name="Attention", level=1)).to_be_visible()
     page.wait_for_url(re.compile(r"/attention\?.*head=1\.2"))
     expect(page.locator(".view .layer .name")).to_have_text("L1")
     settled(page)

@@ -58,7 +58,7 @@ def terms(language: str = ENGLISH) -> tuple[Term, ...]:
     """Return all terms in alphabetical order. language: one of `lessons.LANGUAGES`."""
     table = tomllib.loads((FOLDER / "terms.toml").read_text("utf-8"))["term"]
     all_terms = [
-        Term(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        Term(**{**entry, **{name: tuple(entry.get(name, ())) for name in ("forms", "synonyms", "pages")}})
         for entry in table
     ]
     if language != ENGLISH:

@@ -23,10 +23,7 @@ def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page
     """From Neurons to its profile, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
     opened(page, app, "neurons", text="She gave the book to her brother.", masked="5", neuron="3.146")
     page.get_by_role("button", name="Over a whole corpus").click()
-    page.get_by_role("button", name="Take sixty example sentences").click()
-    indexes, reads = page.get_by_role("button", name="Index it"), page.get_by_role("button", name="Profile ")
-    stands = page.get_by_role("heading", name="L3 neuron 146")
-    asks(page, indexes, reads.or_(stands).first)
+    reads, stands = page.get_by_role("button", name="Profile "), page.get_by_role("heading", name="L3 neuron 146")
     asks(page, reads, stands)
     number = page.get_by_role("spinbutton", name="Neuron")
     expect(number).to_have_value("146")

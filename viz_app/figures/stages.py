@@ -95,13 +95,13 @@ def piece_boxes(
     return figure_of(traces, layout)
 
 
-def block_means(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Average neighbouring components of vectors, so that at most `most` blocks remain.
+def block_means(values: np.ndarray, max_blocks: int) -> tuple[np.ndarray, int]:
+    """Average neighbouring components of vectors, so that at most `max_blocks` blocks remain.
 
     values: (..., component); NaN components are left out, and a block of these alone is NaN.
     Returns (..., block) and the number of components of a block; the last block may have fewer.
     """
-    size = -(-values.shape[-1] // most)
+    size = -(-values.shape[-1] // max_blocks)
     starts, is_number = range(0, values.shape[-1], size), np.isfinite(values)
     totals = np.add.reduceat(np.where(is_number, values, 0), starts, axis=-1, dtype=np.float32)
     counts = np.add.reduceat(is_number, starts, axis=-1, dtype=np.float32)
@@ -290,19 +290,19 @@ def pass_overview(
     right = depths + OUTPUT_WIDTH - 0.5
     shapes.append(frame((-1.45, right), (selected - 0.5, selected + 0.5), colours.accent, sized(2, 3)))
     shapes.append(frame(highlight, (rows.start - 0.5, rows.stop - 0.5), colours.accent, sized(2, 3)))
-    below = {"yanchor": "top", "font": token_font(sized(12, 14), colours.text)}
+    word_style = {"yanchor": "top", "font": token_font(sized(12, 14), colours.text)}
     longest = max(4, round(WORD_LETTERS / depths))
     notes = [
-        annotation(f"{plain(word, longest)}<br>{two_digits(share)}", depth, rows.stop - 0.5, **below)
+        annotation(f"{plain(word, longest)}<br>{two_digits(share)}", depth, rows.stop - 0.5, **word_style)
         for depth, (word, share) in enumerate(columns.readouts)
     ]
     faint = {"size": sized(12, 15), "color": colours.faint}
     if columns.readouts:
-        notes.append(annotation("logit<br>lens", -1, rows.stop - 0.5, **below | {"font": faint}))
+        notes.append(annotation("logit<br>lens", -1, rows.stop - 0.5, **word_style | {"font": faint}))
     part = _part(visible, length, "tokens")
-    written = "<br>".join(plain(line) for line in (*remarks, part) if line)
+    remark_text = "<br>".join(plain(line) for line in (*remarks, part) if line)
     corner = {"xref": "paper", "xanchor": "right", "yref": "paper", "yanchor": "top", "align": "right"}
-    notes.append(annotation(written, 1, 0, yshift=-4, font=faint, **corner))
+    notes.append(annotation(remark_text, 1, 0, yshift=-4, font=faint, **corner))
     row_names = [plain(row_labels[row], LONGEST_LABEL) + " " for row in rows]
     flat: dict[str, Any] = {"fixedrange": True, "tickangle": 0}
     limits = {"range": [rows.stop - 0.5 + READOUT_ROWS * bool(columns.readouts), rows.start - 0.5], "fixedrange": True}

@@ -79,8 +79,8 @@ class Overview:
     def figure(self) -> go.Figure:
         """Draw the overview."""
         encoding, layer = self.view.trace.encoding, self.view.trace.layer
-        chosen = f"; in L{layer}: H{self.view.head}" if self.stage in ATTENTION_STAGES else ""
-        remarks = ("ribbon width: attention,", f"mean of the heads{chosen}")
+        head_remark = f"; in L{layer}: H{self.view.head}" if self.stage in ATTENTION_STAGES else ""
+        remarks = ("ribbon width: attention,", f"mean of the heads{head_remark}")
         states = self.view.value("hidden_states")[:, : len(encoding)]
         outputs = self.outputs()[:OUTPUT_WORDS]
         columns = PassColumns(encoding.input_ids, states, self.attention(), self.readouts(), outputs)
@@ -100,11 +100,9 @@ class Overview:
             cosine = float(step_angles(self.view.trace)[layer, self.view.query])
             return f"**Layer {layer}** changes the vector of {self.token}: input and output have cosine {cosine:.2g}."
         if self.stage == "pooler" and "nsp_logits" in self.view.trace.values:
-            return f"From the pooled vector, the model predicts that B follows A with **{self._follows():.2g}**."
+            follows = next_sentence_probability(self.view.trace)
+            return f"From the pooled vector, the model predicts that B follows A with probability **{follows:.2g}**."
         return self._prediction()
-
-    def _follows(self) -> float:
-        return next_sentence_probability(self.view.trace)
 
     def _prediction(self) -> str:
         """Return what is predicted at the selected token, and from which depth on the logit lens predicts it."""

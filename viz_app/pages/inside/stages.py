@@ -21,13 +21,11 @@ from bert_core.records import Walk
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels
-from viz_app.figures.style import current_look
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("inside")
 MASKED_BELOW = -5000.0  # scores below this are masked
 MAX_WORDS = 8
-MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # pixels, and the largest number of labels that fit
 ACTIVE_THRESHOLD = 0.1  # an inner number above this counts as active
 # Names of configurations -> names in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
@@ -119,10 +117,6 @@ class StageInput:
             unit=name.lower(),
             selected_row=self.query,
         )
-        if len(self.labels) <= LABELS_IN_MAP:
-            heatmap.update_layout(
-                height=min(heatmap.layout.height, round(MAP_HEIGHT * (1.3 if current_look().lecture else 1)))
-            )
         return [
             heatmap,
             key_bars(

@@ -210,11 +210,11 @@ def test_a_text_of_ones_own_has_a_source_with_one_word_swapped() -> None:
     """Unless it has no such word, or only a masked one."""
     app = start(text="She gave the book to her brother.", masked="5")
     assert app.session_state.source == "He gave the book to her brother." and "with this patch" in words(app)
-    app.text_input(key=key_of(app, "text")).set_value("The king lost his hat.").run()
+    app.text_input(key=key_of(app, "text")).set_value("The king gave the book to her brother.").run()
     settled(app)
-    assert app.session_state.source == "The queen lost his hat.", "a proposal follows the text"
+    assert app.session_state.source == "The queen gave the book to her brother.", "a proposal follows the text"
     app.text_input(key=key_of(app, "source")).set_value("The girl lost his hat.").run()
-    app.text_input(key=key_of(app, "text")).set_value("The king lost her hat.").run()
+    app.text_input(key=key_of(app, "text")).set_value("The boy gave the book to her brother.").run()
     assert settled(app).session_state.source == "The girl lost his hat.", "a typed source stays"
     assert start(text="The dog lost his hat.", masked="3").session_state.source == ""
 

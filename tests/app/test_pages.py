@@ -202,7 +202,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("predict", {"text": "A small word."}, "Click a word above to mask it", ("masked", (1,))),
         ("predict", {"text": "A word.", "masked": "1"}, "Add a second sentence", ("pair", FIRST_EXAMPLE.pair)),
         ("predict", {"text": " "}, "There is no text", ("text", FIRST_EXAMPLE.text)),
-        ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
+        ("why", {"text": "A small word."}, "There is no prediction to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
         ("roles", {"text": "A small word.", "removal": "importance"}, "There is no target yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),

@@ -43,8 +43,8 @@ def test_its_targets_are_offered_and_the_page_why_explains_one(registered: PairS
     assert app.session_state.target == app.query_params["target"] == format_target(loaded, offered[0])
     app = settled(visited("why", model=str(folder), text=TEXT, target="pair:1:2"))
     assert not app.exception and not app.error and app.session_state.target == "pair:1:2"
-    question = KINDS["pair"].question.format(word=encoding.labels[1], other=encoding.labels[2])
-    assert question in words(app) and "What DecompX measures" in words(app)
+    answer = KINDS["pair"].supports.format(word=encoding.labels[1], other=encoding.labels[2])
+    assert f"Which words does {answer} (" in words(app) and "By DecompX," in words(app)
 
 
 def test_a_link_to_a_pair_that_is_not_there_asks_for_another(registered: PairScore, folder: Path) -> None:

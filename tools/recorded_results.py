@@ -71,12 +71,13 @@ def record_finetuning() -> dict[str, Any]:
         texts = request.kind.read_file(table, request)
         steps = {number: load(path, device="cpu") for number, path in kept_steps(folder).items()}
         log = read_log(folder)
-    first, *others = steps
+    first, *later_steps = steps
     rows: dict[str, Any] = {"labels": texts.labels[:COMPARED_TEXTS], "max_length": request.max_length}
     compared = {
-        number: compare_models(steps[first], steps[number], texts.texts[:COMPARED_TEXTS], **rows) for number in others
+        number: compare_models(steps[first], steps[number], texts.texts[:COMPARED_TEXTS], **rows)
+        for number in later_steps
     }
-    divergence = compared[others[-1]].divergence
+    divergence = compared[later_steps[-1]].divergence
     assert divergence is not None  # training changes no shape
     layer, head = (int(index) for index in np.unravel_index(divergence.argmax(), divergence.shape))
     text = texts.texts[0]
@@ -86,7 +87,7 @@ def record_finetuning() -> dict[str, Any]:
         **_origin(load(MODEL, device="cpu")),
         "request": dataclasses.asdict(request),
         "texts": COMPARED_TEXTS,
-        "tokens": compared[others[-1]].tokens,
+        "tokens": compared[later_steps[-1]].tokens,
         "steps": log.steps,
         "losses": log.losses,
         "held_out": [

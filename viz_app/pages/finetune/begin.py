@@ -82,7 +82,7 @@ def _length_control(upload: Upload, max_tokens: int) -> int:
     """Draw the control of the tokens per text; that of questions with their contexts has a value of its own."""
     kind = kind_of(upload.name)
     name, default = "tuning_room" if kind is KINDS["answers"] else "tuning_length", min(kind.default_length, max_tokens)
-    label, help_text = "Maximum length (tokens)", kind.length_note
+    label, help_text = "Maximum tokens", kind.length_note
     return number(name, label, help_text, default=default, minimum=5, maximum=max_tokens, width=150)()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -74,7 +73,7 @@ def draw(page: View) -> None:
         if has_changes:
             step, result = _draw_step(run.steps)
         left, right = st.columns(2, gap="large")
-    with page_place("rest") if current_look().lecture else left:
+    with right if current_look().lecture else left:
         frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(run.steps))
     page.read(TEXTS["reading"], TEXTS["misleads"])
     if has_changes:
@@ -97,7 +96,7 @@ def draw(page: View) -> None:
                 _draw_heads(comparison, head_of_maps)
         text, before = page.selection.original, changes.before
         encoding = before.tokenizer.encode(text.text, text.pair, max_length=before.config.max_position_embeddings)
-        with right:
+        with _maps_place(right):
             layer, head = head_of_maps
             models = {0: changes.before, step: changes.after}
             attention = {
@@ -116,6 +115,11 @@ def draw(page: View) -> None:
     if not running:
         _draw_result(run)
         _draw_deletion(run)
+
+
+def _maps_place(right: DeltaGenerator) -> DeltaGenerator:
+    """Return the place of maps and CKA; in lecture mode the curves are on the right, and these below the window."""
+    return page_place("rest") if current_look().lecture else right
 
 
 def _draw_step(steps: Mapping[int, object]) -> tuple[int, DeltaGenerator]:
@@ -170,7 +174,7 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
     divergence, cka = recorded.divergence[step], recorded.cka[step]
     with result:
         write_line(changes_sentence(step, recorded.log, kind, divergence, cka))
-    with page_place("rest") if current_look().lecture else left:
+    with right if current_look().lecture else left:
         _draw_curves(recorded.log, kind, step)
     with left:
         titles = [
@@ -178,7 +182,7 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
             for row, values in enumerate(divergence.tolist())
         ]
         _draw_grid(divergence, titles, "divergence", recorded.head)
-    with right:
+    with _maps_place(right):
         _draw_maps({number: recorded.maps[number] for number in (0, step)}, recorded.text_tokens, recorded.head)
         _draw_cka(cka)
     page.read(TEXTS["reading"], TEXTS["misleads"])
@@ -242,7 +246,7 @@ def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
     with left:
         figure = tuning_lines(losses, steps=log.steps, title="loss (nats)", selected=step)
         alt = f"Training loss, now {log.losses[-1][1]:.3f} nats"
-        chart(figure, key="tuning_losses", alt=alt, grows=False)
+        chart(figure, key="tuning_losses", alt=alt)
     with right:
         if not log.held_out:
             write_note(TEXTS["scores_later"].format(unit=kind.unit))
@@ -251,7 +255,7 @@ def _draw_curves(log: TuningLog, kind: Kind, step: int | None) -> None:
         first = next(iter(scores))
         figure = tuning_lines(scores, steps=log.steps, title=f"held-out {kind.unit}", shares=True, selected=step)
         alt = f"Scores on held-out {kind.unit}, {first} now {scores[first][1][-1]:.1%}"
-        chart(figure, key="tuning_scores", alt=alt, grows=False)
+        chart(figure, key="tuning_scores", alt=alt)
 
 
 # ---------------------------------------------------------------------------- what changed
@@ -299,8 +303,7 @@ def _draw_cka(cka: np.ndarray) -> None:
     figure = alike_depths(cka, names, names, rows="at the start", columns="at this step")
     figure.update_layout(height=MAX_MAP_HEIGHT)
     alt = f"CKA of the layer outputs of the start and this step, {cka[-1, -1]:.2f} at the last"
-    with page_place("rest") if current_look().lecture else st.container():
-        chart(figure, key="tuned_cka", alt=alt, grows=False)
+    chart(figure, key="tuned_cka", alt=alt, grows=False)
 
 
 def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
@@ -319,17 +322,14 @@ def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
 def _draw_maps(attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head) -> None:
     """Draw the attention of a head, (query, key), at the start and at the step, by their numbers."""
     layer, head = head_of_maps
-    is_lecture = current_look().lecture  # its figure has room for one map
-    columns = (page_place("rest"), nullcontext()) if is_lecture else st.columns(2, gap="small")
-    for column, (number, weights) in zip(columns, attention.items(), strict=True):
+    for column, (number, weights) in zip(st.columns(2, gap="small"), attention.items(), strict=True):
         with column:
             title = f"L{layer} H{head}, step {number:,}" if number else f"L{layer} H{head}, start"
             if not np.isfinite(weights).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
             figure = attention_heatmap(weights, tokens, tokens, signed=False, title=title)
-            if not is_lecture:
-                figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
-            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=f"Attention of {title}", min_share=0.5)
+            figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
+            chart(figure, key=f"tuned_map_{int(number > 0)}", alt=f"Attention of {title}", grows=False)
 
 
 # ---------------------------------------------------------------------------- what came out

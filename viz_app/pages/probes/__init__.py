@@ -20,10 +20,9 @@ EXAMPLE = Example(
 
 label: Param[str] = Param(
     "label",
-    "upos",
+    "",  # the first label of the file
     widget="selectbox",
     **TEXTS.control("label"),
-    default_with_text="subject",
     arguments={"width": 290, "format_func": lambda name: LABEL_NAMES.get(name, name)},
 )
 seeds = number("seeds", **TEXTS.control("seeds"), settings=ProbeSettings, maximum=10, width=130)

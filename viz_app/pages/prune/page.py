@@ -373,10 +373,10 @@ def curve_sentence(points: Sequence[CurvePoint], method: str, name: str, part_ki
     removed, values = curve_values(points, method, name)
     total = int(removed[-1])
     if name != "loss":
-        full, half, none = (f"{value:,.3g}" for value in values[[0, len(values) // 2, -1]])
+        original, middle, last = (f"{value:,.3g}" for value in values[[0, len(values) // 2, -1]])
         return (
-            f"{UNITS[name].capitalize()} in this order: **{full}** with all {part_kind}, **{half}** with "
-            f"{int(removed[len(values) // 2]):,} of {total:,} removed, **{none}** without any."
+            f"{UNITS[name].capitalize()} in this order: **{original}** with all {part_kind}, **{middle}** with "
+            f"{int(removed[len(values) // 2]):,} of {total:,} removed, **{last}** without any."
         )
     counts = {limit: removable_head_count(points, method, tolerance) for tolerance, limit in LIMITS.items()}
     first_limits: dict[int, str] = {}  # of several limits with the same count, the lowest

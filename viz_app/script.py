@@ -11,8 +11,9 @@ from viz_app.access import is_local_server
 from viz_app.figures.style import current_look, use_look
 from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, work
-from viz_app.shell.error_boundary import PAGE, error_boundary
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.language import translate
+from viz_app.shell.markdown import PAGE
 from viz_app.shell.params import GROUPS, Page
 from viz_app.shell.view import current_view, make_view, page_place
 from viz_app.streamlit_compat import (

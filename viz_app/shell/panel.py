@@ -24,12 +24,19 @@ from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, frame, lesson, lesson_records
 from viz_app.shell.answers import answer_control, answer_text, current_option, mark_pressed, pop_pressed
 from viz_app.shell.downloads import file_button
-from viz_app.shell.error_boundary import PAGE, error_boundary
+from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.handouts import handout_work, question_work
 from viz_app.shell.language import language, translate
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.lesson_records import page_context, prediction_context
-from viz_app.shell.markdown import error_sentence, escape_and_mark_terms, escape_markdown, protect_terms, with_help
+from viz_app.shell.markdown import (
+    PAGE,
+    error_sentence,
+    escape_and_mark_terms,
+    escape_markdown,
+    protect_terms,
+    with_help,
+)
 from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
 from viz_app.shell.selection import SELECTION, Selection

@@ -87,10 +87,10 @@ def first_uses(text: str, language: str = ENGLISH, page: str = "") -> Iterator[t
 
 def find_terms(query: str, language: str = ENGLISH) -> list[Term]:
     """Return the terms of which a form or a synonym contains the query, an exact match first."""
-    wanted = query.strip().casefold()
+    query_text = query.strip().casefold()
     names = {term: [name.casefold() for name in (*term.forms, *term.synonyms)] for term in terms(language)}
-    matches = [term for term in names if any(wanted in name for name in names[term])]
-    return sorted(matches, key=lambda term: wanted not in names[term])
+    matches = [term for term in names if any(query_text in name for name in names[term])]
+    return sorted(matches, key=lambda term: query_text not in names[term])
 
 
 @cache

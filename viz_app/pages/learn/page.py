@@ -70,11 +70,11 @@ def _draw_next(content: Lesson) -> None:
 
 def _draw_course(course: int, contents: list[Lesson]) -> None:
     """Draw the title of a course with its progress, and a card for each lesson."""
-    done = sum(map(_is_done, contents))
+    completed = sum(map(_is_done, contents))
     with st.container(horizontal=True, vertical_alignment="center", key=f"course_{course}"):
         st.subheader(translate(COURSES[course]), anchor=False, width="content")
-        sentence = translate("{done} of {all} completed").format(done=done, all=len(contents))
-        st.progress(done / len(contents), text=sentence, width=220)
+        sentence = translate("{done} of {all} completed").format(done=completed, all=len(contents))
+        st.progress(completed / len(contents), text=sentence, width=220)
     for row in [contents[start : start + MAX_CARDS] for start in range(0, len(contents), MAX_CARDS)]:
         for place, content in zip(st.columns(MAX_CARDS, gap="small"), row, strict=False):
             with place:

@@ -101,8 +101,8 @@ def draw_sentences(
     names = tenth_names(*PROFILE_KINDS[type(profile)].ends)
     number = tenth(format_func=lambda number: names[number - 1]) - 1
     write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
-    shown: Sequence[HeadExample | TokenExample] = examples(number)
-    st.html(coloured_sentences(shown, [write(example) for example in shown]))
+    sentences: Sequence[HeadExample | TokenExample] = examples(number)
+    st.html(coloured_sentences(sentences, [write(example) for example in sentences]))
 
 
 def draw_tables(profile: Profile, tables: Sequence[SimilarTable | tuple[str, Sequence[Mapping[str, object]]]]) -> None:

@@ -8,7 +8,7 @@ TEXTS = page_texts("roles")
 ROLE_LABELS = TEXTS.options("role_labels")
 
 over = select("over", **TEXTS.control("over"))
-shown = select("removal", **TEXTS.control("removal"))  # "0" and "1" as in version 0.2
+quantity = select("removal", **TEXTS.control("removal"))  # "0" and "1" as in version 0.2
 normal = toggle("normal", **TEXTS.control("normal"))
 # Without a place in the address: what they choose from is a file.
 table: Param[str] = Param("table", "", widget="selectbox", label="Table")
@@ -17,4 +17,4 @@ FIGURES = _file_figure.pop("options") | {name: f"Share: {ROLE_LABELS[name]}" for
 figure = select("file_figure", FIGURES, **_file_figure, widget="selectbox")
 relation: Param[str] = Param("relation", "", widget="selectbox", label=TEXTS["treebank.relation"])
 
-PAGE = Page(TEXTS, ":material/badge:", group="Corpus", params=(over, normal, shown))
+PAGE = Page(TEXTS, ":material/badge:", group="Corpus", params=(over, normal, quantity))

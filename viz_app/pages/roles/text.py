@@ -32,7 +32,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
 from viz_app.figures.style import ordinal
 from viz_app.maps import renormalised_attention
-from viz_app.pages.roles import ROLE_LABELS, TEXTS, normal, shown
+from viz_app.pages.roles import ROLE_LABELS, TEXTS, normal, quantity
 from viz_app.pages.roles.shared import describe_role, draw_grid
 from viz_app.pages.roles.treebank import relations_of_head
 from viz_app.shell import corpus, frame
@@ -45,7 +45,7 @@ from viz_app.shell.target import show_missing_target
 from viz_app.shell.view import View, chart, write_line, write_note
 from viz_app.shell.work import cached, wait_for, work
 
-# Sections of the texts by the values of `shown`.
+# Sections of the texts by the values of `quantity`.
 MAPS = {"0": "map", "importance": "importance", "confidence": "confidence", "1": "ablation"}
 
 
@@ -105,7 +105,7 @@ def draw(page: View, row: DeltaGenerator) -> None:
     """
     selection = page.selection
     with row:
-        shown_name = MAPS[shown()]
+        shown_name = MAPS[quantity()]
         with page.options(normal):
             normal()
     roles = text_roles(selection)

@@ -53,7 +53,7 @@ from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.selection import is_current_example, open_example_text
 from viz_app.shell.target import answer_name, show_missing_target
-from viz_app.shell.view import View, add_file, chart, page_place, write_heading, write_note
+from viz_app.shell.view import View, add_file, chart, write_heading, write_note
 from viz_app.shell.work import confirm, wait_for
 
 PROPOSED_SOURCE = "_proposed_source"  # session key: the source that the page proposed, which follows the text
@@ -81,7 +81,9 @@ def draw(page: View) -> None:
         patching = selected_patching(selection)
         reading = TEXTS["reading_mean" if origin.value == "mean" else "reading"].format(giver=_giver())
         page.read(reading, TEXTS["misleads"])
-        _draw_effects(patching)
+        result = _draw_effects(patching)
+    if result is not None:
+        _draw_details(patching, *result)
 
 
 def _giver() -> str:
@@ -114,8 +116,8 @@ def _draw_controls(page: View, encoding: Encoding) -> None:
         estimated()
 
 
-def _draw_effects(patching: Patching) -> None:
-    """Draw the map of effects, and beside it the result of the selected patch."""
+def _draw_effects(patching: Patching) -> tuple[Patches, tuple[int, int]] | None:
+    """Draw the map of effects, and beside it the result of the selected patch; return both once they are known."""
     estimate = wait_for(estimate_places(patching))
     if not np.isnan(estimate.source_value):
         try:
@@ -145,7 +147,7 @@ def _draw_effects(patching: Patching) -> None:
         if run is None:
             st.caption(TEXTS["until"])
             _draw_map(patching, estimate, "estimate", rows)
-            return
+            return None
         if estimated.value:
             st.markdown(TEXTS["exact"])
         _draw_map(patching, run, "found", rows, band)
@@ -153,15 +155,19 @@ def _draw_effects(patching: Patching) -> None:
             st.markdown(TEXTS["estimate"])
             _draw_map(patching, estimate, "estimate", rows)
             st.markdown(_estimate_quality(run, estimate))
-    with page_place("rest"):
-        if is_current_example(EXAMPLE) and (origin.value, source.value) == ("text", SOURCE):
-            write_note(EXAMPLE.remark)
-        if np.isfinite(patching.effects(run)[cell]):
-            _draw_keep_button(patching, cell if patching.is_per_head else cell[::-1])
-        if place.value is not None and patching.is_per_head:
-            _draw_head_positions(patching, cell[0])
-        elif place.value is not None and patching.part == "feed_forward":
-            _draw_neurons(patching, cell[1], cell[0])
+    return run, cell
+
+
+def _draw_details(patching: Patching, patches: Patches, cell: tuple[int, int]) -> None:
+    """Draw what belongs to the selected patch below the figure."""
+    if is_current_example(EXAMPLE) and (origin.value, source.value) == ("text", SOURCE):
+        write_note(EXAMPLE.remark)
+    if np.isfinite(patching.effects(patches)[cell]):
+        _draw_keep_button(patching, cell if patching.is_per_head else cell[::-1])
+    if place.value is not None and patching.is_per_head:
+        _draw_head_positions(patching, cell[0])
+    elif place.value is not None and patching.part == "feed_forward":
+        _draw_neurons(patching, cell[1], cell[0])
     add_file("Effects (CSV)", partial(_csv, patching), "causes.csv")
 
 

@@ -259,8 +259,8 @@ def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndar
     return CHANGE.format(
         head=f"L{choice.layer} H{choice.heads[0]}",
         quantity=UNITS[comparison.quantity],
-        query=quoted(comparison.tokens[query]),
-        key=quoted(comparison.tokens[key]),
+        query=quoted(comparison.tokens[query].text, comparison.tokens[query].position),
+        key=quoted(comparison.tokens[key].text, comparison.tokens[key].position),
         before=two_digits(float(old[query, key])),
         after=two_digits(float(new[query, key])),
         names=" → ".join(comparison.names),

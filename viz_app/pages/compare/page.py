@@ -9,7 +9,6 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
-from bert_core.edits import AttentionKnockout
 from viz_app.comparison import MAX_CHANGES, Comparison
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import Mode, attention_view
@@ -121,9 +120,7 @@ def _row_sums(comparison: Comparison) -> str:
     if comparison.quantity != "attention":
         return ""
     removed = any(
-        isinstance(edit, AttentionKnockout) and not edit.renormalised
-        for run in (comparison.before, comparison.after)
-        for edit in run.edits
+        not getattr(edit, "renormalised", True) for run in (comparison.before, comparison.after) for edit in run.edits
     )
     return " The changes of each row sum to 0" + (", except where edges are blocked." if removed else ".")
 

@@ -96,6 +96,11 @@ class ShownMaps:
         return self.quantity in CHANGES.values()
 
     @property
+    def key_sides(self) -> tuple[str | None, ...]:
+        """The sentences of the keys, None for [CLS] and [SEP]; empty for differences, in which no column is pale."""
+        return () if self.is_change else tuple(token.side for token in self.keys)
+
+    @property
     def unit(self) -> str:
         """The quantity of a value, in words."""
         return UNITS[self.quantity]

@@ -219,7 +219,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
     # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
-    images = pale_thumbnails(maps.values, () if maps.is_change else maps.keys, LARGE, signed=maps.signed)
+    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed)
     titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
     choice = {"layer": view.layer, "heads": view.heads or (0,), "side": view.side}
     header = attention_view.fixed_header(

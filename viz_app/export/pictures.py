@@ -168,7 +168,7 @@ def grid_picture(maps: ShownMaps) -> Figure:
     """Draw every head as a small map, layer 0 on top, all on one colour scale."""
     colours = page()
     layers, heads = maps.values.shape[:2]
-    small, limit = pale_thumbnails(maps.values, () if maps.is_change else maps.keys, GRID_CELLS, signed=maps.signed)
+    small, limit = pale_thumbnails(maps.values, maps.key_sides, GRID_CELLS, signed=maps.signed)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers)
     table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     image: dict[str, Any] = {"cmap": table, "vmin": 0, "vmax": 255, "interpolation": "nearest", "aspect": "auto"}

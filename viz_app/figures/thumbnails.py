@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from viz_app.tokens import Token
-
 SHARE_BELOW = 0.995  # of the values, the end of a common scale of colours
 MIDDLE = 128  # the byte of 0 in a signed picture
 PALE = 0.2  # strength of the colours of [CLS] and [SEP] columns, to which many heads attend by default
@@ -24,15 +22,15 @@ class Thumbnails(NamedTuple):
 
 
 def pale_thumbnails(
-    values: np.ndarray, keys: Sequence[Token], size: int = SMALL, *, signed: bool = False
+    values: np.ndarray, sides: Sequence[str | None], size: int = SMALL, *, signed: bool = False
 ) -> Thumbnails:
     """Return small maps of all heads on one scale, with the columns of special tokens pale if there are others.
 
     The scale is that of the other columns, since [CLS] and [SEP] get most of the attention.
-    values: (layer, head, query, key). keys: tokens of the columns; none if no column is pale.
+    values: (layer, head, query, key). sides: sentences of the keys, None for [CLS] and [SEP]; empty: no column is pale.
     size, signed: as for `thumbnails`.
     """
-    special_keys = np.array([token.side is None for token in keys] or [False] * values.shape[-1])
+    special_keys = np.array([side is None for side in sides] or [False] * values.shape[-1])
     special_keys &= not special_keys.all()
     limit = common_limit(blocks(values[..., ~special_keys], size, signed=signed))
     pale = np.where(special_keys, PALE * values.clip(-limit, limit), values)

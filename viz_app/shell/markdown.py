@@ -13,7 +13,6 @@ from viz_app.glossary import first_uses
 from viz_app.lessons.checks.context import Unsuitable
 from viz_app.shell.language import language, translate
 from viz_app.streamlit_compat import is_in_script_run
-from viz_app.tokens import Token
 
 PAGE = "_page"  # session key of the path of the page
 SPECIAL_TOKENS = "_special_tokens"  # session key of those of the selected model
@@ -33,9 +32,9 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", unlinked)
 
 
-def quoted(token: Token) -> str:
+def quoted(token: str, position: int) -> str:
     """Return a token and its position in Markdown."""
-    return f"“{escape_markdown(token.text)}” ({token.position})"
+    return f"“{escape_markdown(token)}” ({position})"
 
 
 def special_tokens() -> SpecialTokens:

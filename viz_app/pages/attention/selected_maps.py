@@ -225,8 +225,8 @@ def _first_head(maps: SelectedMaps) -> Head | None:
 @cached
 def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> Thumbnails:
     encoding = maps.selection.encoding
-    values, keys = pieces.transform(maps.values, encoding), pieces.tokens(encoding)[1]
-    return pale_thumbnails(values, keys, size, signed=maps.is_signed)
+    sides = [token.side for token in pieces.tokens(encoding)[1]]
+    return pale_thumbnails(pieces.transform(maps.values, encoding), sides, size, signed=maps.is_signed)
 
 
 @cached
@@ -326,8 +326,8 @@ def result_sentence(maps: SelectedMaps, combined: Combined | None) -> str:
     template = "key" if from_keys else "query"
     return RESULTS[template, maps.quantity == "attention"].format(
         head=f"L{choice.layer} H{choice.heads[0]}" if combined is None else combined.name,
-        query=quoted(queries[query]),
-        key=quoted(keys[key]),
+        query=quoted(queries[query].text, queries[query].position),
+        key=quoted(keys[key].text, keys[key].position),
         value=two_digits(float(values[query, key])),
         quantity=UNITS[maps.quantity],
     )

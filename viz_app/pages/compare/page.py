@@ -9,7 +9,6 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
-from bert_core.edits import AttentionKnockout
 from viz_app.comparison import MAX_CHANGES, Comparison
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import Mode, attention_view
@@ -121,9 +120,7 @@ def _row_sums(comparison: Comparison) -> str:
     if comparison.quantity != "attention":
         return ""
     removed = any(
-        isinstance(edit, AttentionKnockout) and not edit.renormalised
-        for run in (comparison.before, comparison.after)
-        for edit in run.edits
+        not getattr(edit, "renormalised", True) for run in (comparison.before, comparison.after) for edit in run.edits
     )
     return " The changes of each row sum to 0" + (", except where edges are blocked." if removed else ".")
 
@@ -259,8 +256,8 @@ def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndar
     return CHANGE.format(
         head=f"L{choice.layer} H{choice.heads[0]}",
         quantity=UNITS[comparison.quantity],
-        query=quoted(comparison.tokens[query]),
-        key=quoted(comparison.tokens[key]),
+        query=quoted(comparison.tokens[query].text, comparison.tokens[query].position),
+        key=quoted(comparison.tokens[key].text, comparison.tokens[key].position),
         before=two_digits(float(old[query, key])),
         after=two_digits(float(new[query, key])),
         names=" → ".join(comparison.names),

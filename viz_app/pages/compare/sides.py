@@ -8,7 +8,6 @@ import streamlit as st
 
 from bert_core.analysis.causes import mask_same_words
 from bert_core.loading import LoadedModel
-from viz_app.access import is_local_server
 from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text
 from viz_app.pages.compare.swaps import guessed_text, swap_word
 from viz_app.shell.controls import example_button, set_choice
@@ -68,8 +67,7 @@ def compared_selections(current: Selection) -> tuple[Selection, Selection] | Non
         return current, _other_side(current, current.plain, other_text.value)  # knockouts apply to one text only
     if other_model.value == state.model:
         name = escape_markdown(shown_name(state.model))
-        advice = " Load a second one under “Another model” in the sidebar." if is_local_server() else ""
-        st.info(with_help(f"{name} is the only model available here.{advice}"))
+        st.info(with_help(f"{name} is the only model available here, so there is no other one to compare with."))
         return None
     return current, _other_side(current, loaded_model(other_model.value), current.original.text)
 

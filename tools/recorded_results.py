@@ -27,14 +27,13 @@ from bert_core.run.capture import capture
 from bert_core.studies.compare import compare_models
 from bert_core.studies.probes import probe_points
 from bert_core.studies.settings import ProbeSettings
-from bert_core.studies.words import read_labelled_words
 from bert_core.training.finetune import finetune
 from bert_core.training.runs import kept_steps, read_log
 from bert_core.training.settings import FinetuneSettings
 from viz_app.finetuning.examples import example_file
 from viz_app.finetuning.material import KINDS, FinetuneRequest
 from viz_app.finetuning.recorded import RUN_FILE
-from viz_app.lessons import TREES
+from viz_app.pages.probes.labels import AGREEMENT, MAX_WORDS
 from viz_app.pages.probes.recorded import LABEL, PROBES_FILE, SEEDS
 
 MODEL = "headlight-mini"
@@ -43,9 +42,9 @@ DIGITS = 4  # significant digits of the numbers of a run
 
 
 def record_probes() -> dict[str, Any]:
-    """Probe the part of speech in the example sentences of the lessons."""
-    model, settings = load(MODEL, device="cpu"), ProbeSettings(seeds=SEEDS)
-    points = list(probe_points(model, read_labelled_words(TREES, LABEL), settings, report=print_progress))
+    """Probe the number of the subject in the words of bert-agreement, as the page does."""
+    model, settings = load(MODEL, device="cpu"), ProbeSettings(seeds=SEEDS, words=MAX_WORDS)
+    points = list(probe_points(model, AGREEMENT.sentences(LABEL), settings, report=print_progress))
     return {
         **_origin(model),
         "label": LABEL,

@@ -148,7 +148,7 @@ def test_one_text_is_read_by_itself(
     assert current.target == bert_core.similarity_target(
         tiny_loaded, current.encoding, bert_core.read_sentence(tiny_loaded, other)
     )
-    assert f"{side} is read by itself here" in words(app)
+    assert f"The two sentences are encoded separately. Pages show {side};" in words(app)
     assert "Which words does the similarity of the two sentences (cosine" in words(app)
 
 

@@ -131,7 +131,7 @@ PAGES = {
     "predict": "viz_app.pages.predict.page.prediction_bars",
     "attention": "viz_app.pages.attention.page.role_figures",
     "compare": "viz_app.pages.compare.page.largest_changes",
-    "why": "viz_app.pages.why.page.score_table",
+    "why": "viz_app.pages.why.page.score_strip",
     "layers": "viz_app.pages.layers.lens_runs.logit_lens",
     "causes": "viz_app.pages.causes.page.example_button",
     "profiles": "viz_app.pages.profiles.parts.share_bars",

@@ -258,7 +258,7 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
         ({"text": "The man lost his hat."}, "There is no prediction yet that activations could change"),
         (THEIRS | {"text": "A dog lost his hat."}, "Type a second text that differs in a word or two"),
         (THEIRS | {"source": "The old woman lost his hat.", "patched": "pattern"}, "An attention pattern can only"),
-        (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 other texts"),
+        (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 reference texts"),
         (THEIRS | {"origin": "noise", "noise": "0", "source": "no"}, "0.1 to 10"),
         (THEIRS | {"source": "The man lost his hat."}, "for both texts: choose another target or another source"),
         (THEIRS | {"text": "The dog lost his hat.", "source": "   "}, "Type a second text"),

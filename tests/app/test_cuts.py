@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -191,12 +192,15 @@ def test_predict_shows_what_the_model_says_before_and_now() -> None:
     app = settled(visited("predict", **TEXT, cut="all:q6>k1,2,3:r"))
     loaded, encoding = load(device="cpu"), app.session_state["_question"].encoding
     whole, cut = (capture(model, encoding) for model in (loaded, edited(loaded, parse_cuts("all:q6>k1,2,3:r"))))
-    before, now = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][:2]
+    figure = json.loads(app.get("plotly_chart")[0].proto.spec)
+    before, now = figure["data"][:2]
     assert (before["name"], now["name"]) == ("before", "now")
-    pieces = [piece for piece, _ in cut.predictions[0].top[:10]]
+    names = [re.sub("<[^>]*>", "", name).strip() for name in figure["layout"]["yaxis"]["ticktext"]]
+    assert {loaded.tokenizer.token_of(piece) for piece, _ in cut.predictions[0].top[:10]} <= set(names)
+    pieces = [loaded.tokenizer.id_of(name) for name in names]
     for bars, run in ((before, whole), (now, cut)):
         assert_near(np.array(bars["x"]), run.predictions[0].probabilities[pieces], of=1.0)
-    assert "of a changed one nobody knows it" in words(app) and not app.exception
+    assert "Calibration was measured on the unmodified model" in words(app) and not app.exception
     plain = settled(visited("predict", **TEXT))
-    assert "of a changed one nobody knows it" not in words(plain)
+    assert "Calibration was measured" not in words(plain)
     assert "before" not in [bars.get("name") for bars in json.loads(plain.get("plotly_chart")[0].proto.spec)["data"]]

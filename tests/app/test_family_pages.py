@@ -15,8 +15,8 @@ from tests.families import save_family
 from tests.selection import covering_array, mark_cases
 from tests.visit import settled, visited, words
 from viz_app.export import page
+from viz_app.figures.style import plain
 from viz_app.maps import MapView
-from viz_app.shell.markdown import escape_markdown
 
 TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 
@@ -69,11 +69,11 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_score_needs_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that guesses no words is said to find no sentence likelier; it is no error."""
+    """A model without an MLM head is said to score no sentences; it is no error."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     app = settled(visited("score", model=str(folder), one=TEXT, two=TEXT.replace("old", "young")))
     assert [one.value for one in (*app.exception, *app.error)] == []
-    assert ("finds no sentence likelier" in words(app)) == (not load(str(folder)).has_mlm)
+    assert ("so it cannot score sentences" in words(app)) == (not load(str(folder)).has_mlm)
 
 
 def test_the_covering_array_has_every_property_on_every_page() -> None:
@@ -140,8 +140,8 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
     else:
         tokenizer = loaded.tokenizer
         top = capture(loaded, tokenizer.mask_words(tokenizer.encode(TEXT), [2])).predictions[0].top
-        offered = [option for group in app.button_group for option in group.options]
-        assert escape_markdown(tokenizer.token_of(top[0][0])) in offered
+        (figure, *_) = (json.loads(chart.proto.spec) for chart in app.get("plotly_chart"))
+        assert plain(tokenizer.token_of(top[0][0])) in re.sub(r"</?[bu]>", "", figure["layout"]["yaxis"]["ticktext"][0])
 
 
 def test_an_albert_says_whether_two_texts_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_an_albert_says_whether_two_texts_are_in_order(tmp_path: Path, monkeypat
     loaded = load(str(folder))
     follows = capture(loaded, loaded.tokenizer.encode(TEXT, PAIR)).nsp
     assert follows is not None
-    assert "Are A and B in order?" in words(app) and "neighbours of one text that were swapped" in words(app)
+    assert "sentence order (SOP)" in words(app)
     assert f"{'In order' if follows >= 0.5 else 'Swapped'}: B follows A with probability" in words(app)
     alone = settled(visited("predict", model=str(folder), text=TEXT))
     assert "whether the two are in order or swapped" in words(alone)

@@ -37,7 +37,7 @@ VISITS: dict[str, dict[str, str]] = {
     "layers sentences": {"layers_view": "sentences"}, "layers kinds": {"layers_view": "kinds"},
     "heads": {}, "roles": {},
     "causes": {"source": TEXT.replace("old", "young"), "place": "2.3"}, "neurons": {"neuron": "3.146"},
-    "profiles": {"tenth": "3"}, "probes": {}, "prune": {}, "finetune": {}, "score": {}, "images": {"edges": "1"},
+    "profiles": {"tenth": "3"}, "probes": {}, "prune": {}, "finetune": {}, "score": {}, "similarity": {}, "search": {}, "images": {"edges": "1"},
     "inside": {"stage": "scores"},
     "start": {}, "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},
     "learn class": {"class": "0123456789ab"}, "learn teacher": {"teach": "1"},

@@ -77,7 +77,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "error.sentence": (),  # of an `Unsuitable`
     "label": tuple(label for label, _ in view.FOLDED.values()) + tuple(SIMILARITIES.values()),
     "target_advice(current).partition(', or ')[0]": (
-        "click a word to hide it", "choose above what to explain",
+        "click a word to mask it", "choose above what to explain",
         *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),
     ),
     "head_of(target).target_title(target)": (*(kind.title for kind in TARGET_KINDS.values()), NO_ANSWER),

@@ -274,7 +274,11 @@ def test_a_zip_file_that_is_written_again_is_loaded_again(folder: Path, tmp_path
 
 def test_pages_show_the_new_weights(folder: Path) -> None:
     """What is on Predict, Roles and Score, in sessions that were there before and in new ones, is of the new model."""
-    pages = {"predict": {"text": TEXT}, "roles": {"text": TEXT}, "score": {"text": "the cat sat", "pair": "a dog ran"}}
+    pages = {
+        "predict": {"text": TEXT, "target": "6:cat"},
+        "roles": {"text": TEXT},
+        "score": {"text": "the cat sat", "pair": "a dog ran"},
+    }
 
     def drawn() -> dict[str, str]:
         shown = {}
@@ -284,7 +288,7 @@ def test_pages_show_the_new_weights(folder: Path) -> None:
             shown[page] = words(app) + "".join(chart.proto.spec for chart in app.get("plotly_chart"))
         return shown
 
-    there = settled(visited("predict", model=str(folder), text=TEXT))
+    there = settled(visited("predict", model=str(folder), text=TEXT, target="6:cat"))
     before = drawn()
     assert drawn() == before
     made_again(folder)

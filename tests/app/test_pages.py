@@ -38,9 +38,9 @@ from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app import access
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.pages import PAGES as DECLARED
-from viz_app.pages import compare, score
+from viz_app.pages import compare
 from viz_app.pages.roles import treebank
-from viz_app.shell import downloads, examples, selection
+from viz_app.shell import downloads, examples, selection, sentence_pair
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import added_models
 from viz_app.texts import page_texts
@@ -209,10 +209,9 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("compare", {"text": "A small word."}, "No word is masked", ("masked", (1,))),
         ("compare", {"text": "[MASK]", "against": "text"}, "Type another text", ("other", EXAMPLE_TEXT)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
-        ("layers", {"layers_view": "sentences", "sentences": "one"}, "Give at least two", ("common_word", "bank")),
+        ("layers", {"layers_view": "sentences", "sentences": "one"}, "Enter at least two", ("common_word", "bank")),
         ("layers", {"text": "A small word.", "layers_view": "kinds"}, "A gradient needs", ("masked", (1,))),
-        ("score", {"sentence_a": ""}, "There is no first sentence", ("sentence_a", score.EXAMPLE.text)),
-        ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", score.EXAMPLE_PAIRS)),
+        ("score", {"sentence_a": ""}, "The first sentence is empty", ("sentence_a", sentence_pair.EXAMPLE.text)),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_filled_in_by_one_click(

@@ -169,8 +169,8 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
         for probabilities, plural in ((gap.full, True), (gap.erased, likelier), (gap.randomly_erased, True)):
             assert (probabilities[ids[0]] > probabilities[ids[1]]) == plural
             assert probabilities.argmax() == ids[0 if plural else 1]
-    app = start(label="subject")
-    assert app.session_state.text == EXAMPLE.text and app.session_state.label == "subject"
+    app = start(label="number")
+    assert app.session_state.text == EXAMPLE.text and app.session_state.label == "number"
     assert any(button.label.startswith("Probe 7 depths with 3 seeds, about ") for button in app.button)
 
 
@@ -179,14 +179,14 @@ def test_the_page_opens_on_the_recorded_probes(loaded: LoadedModel) -> None:
     recorded = recorded_probes()
     assert recorded.fingerprint == fingerprint(loaded), "run `python -m tools.recorded_results probes` again"
     app = start()
-    assert not app.exception and not app.error and app.session_state.label == "upos"
+    assert not app.exception and not app.error and app.session_state.label == "subject"
     (accuracy,) = figures(app, "scatter")
     expected = [depth.figures["accuracy"][0] for depth in bert_core.probe_depths(recorded.points)]
     np.testing.assert_allclose(lines(accuracy)["probe"], expected)
-    assert f"Measured on {recorded.date} on the sixty example sentences." in words(app)
-    assert f"**{max(expected):.0%}** of held-out words get the correct part of speech" in words(app)
+    assert f"Measured on {recorded.date}." in words(app)
+    assert f"**{max(expected):.0%}** of held-out words get the correct number of the subject" in words(app)
     assert any(button.label.startswith("Run it yourself, about ") for button in app.button)
-    assert not figures(start(seeds="2", label="upos"), "scatter") and not figures(start(label="number"), "scatter")
+    assert not figures(start(seeds="2", label="subject"), "scatter") and not figures(start(label="number"), "scatter")
     assert set(BUNDLED) == {*labels_of(SENTENCES), *labels_of(AGREEMENT)}
 
 
@@ -194,7 +194,7 @@ def test_the_page_opens_on_the_recorded_probes(loaded: LoadedModel) -> None:
 def test_the_recorded_probes_are_those_of_the_library(loaded: LoadedModel) -> None:
     """The first depth and seed, computed again."""
     settings = ProbeSettings(seeds=1, words=MAX_WORDS)
-    (point,) = bert_core.probe_points(loaded, SENTENCES.sentences("upos"), settings, depths=[0])
+    (point,) = bert_core.probe_points(loaded, AGREEMENT.sentences("subject"), settings, depths=[0])
     recorded = next(one for one in recorded_probes().points if (one.depth, one.seed) == (0, 0))
     assert (point.learned, point.asked, point.labels) == (recorded.learned, recorded.asked, recorded.labels)
     assert abs(point.accuracy - recorded.accuracy) < 0.02

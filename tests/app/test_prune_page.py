@@ -30,7 +30,7 @@ from viz_app import access
 from viz_app.pages.prune import experiment
 from viz_app.pages.prune.experiment import Experiment, pruned_zip, read_plan
 from viz_app.pages.prune.page import curve_sentence
-from viz_app.pages.why import MEASURES
+from viz_app.pages.why.scores import MEASURES
 from viz_app.shell.controls import Upload
 
 __all__ = ["text_file"]  # a fixture
@@ -291,7 +291,7 @@ def test_every_page_works_without_a_layer(
         assert not re.search(r"\bnan\b", words(app), re.IGNORECASE)
         if page == "inside":
             assert any("of 32 numbers" in str(one.value) for one in app.latex) == (head == "0.1")
-            assert ("Layer 1 was taken out of this model" in words(app)) == (head == "1.2")
+            assert ("Layer 1 was removed from this model" in words(app)) == (head == "1.2")
 
 
 def test_a_file_that_cannot_be_asked_leaves_the_text(

@@ -34,7 +34,7 @@ def test_the_bare_address_starts(monkeypatch: pytest.MonkeyPatch, address: dict[
 def test_it_speaks_german() -> None:
     """The language alone names no view, and stays in the address."""
     app = entered(lang="de")
-    assert app.title[0].value == "Start" and app.query_params == {"lang": "de"}
+    assert app.title[0].value == "Startseite" and app.query_params == {"lang": "de"}
     assert "Aufmerksamkeit" in [link.label.strip("*") for link in app.get("page_link")] and lessons("de")[
         0
     ].question in words(app)

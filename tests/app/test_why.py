@@ -193,7 +193,7 @@ def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) 
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT})
     at(app.run(), "why").run()
-    assert "There is no prediction to explain yet: click a word to hide it, or add a second sentence" in words(app)
+    assert "There is no prediction to explain yet: click a word to mask it, or add a second sentence" in words(app)
     assert not app.exception and not app.error and not app.get("plotly_chart")
 
 

@@ -3,7 +3,7 @@
 
 import { element, part } from "../elements.js";
 
-const FORMATS = ["png", "svg"];
+const PICTURE_FORMATS = ["png", "svg"];
 const SCALE = 3; // pixels of a PNG for each pixel on the screen: 300 dpi at the usual size on paper
 
 /**
@@ -28,7 +28,7 @@ function keepPopoverOpen(event) {
 export default function figureFiles({ parentElement, data }) {
   const files = part(parentElement, ".files");
   files.replaceChildren(
-    ...FORMATS.map((format) => {
+    ...PICTURE_FORMATS.map((format) => {
       const button = /** @type {HTMLButtonElement} */ (element("button", "file", format.toUpperCase()));
       button.type = "button";
       button.setAttribute("aria-label", `${format.toUpperCase()}: ${data.alt}`);

@@ -40,7 +40,7 @@ from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
-from viz_app.shell.view import View, chart, page_place, write_heading, write_line, write_note
+from viz_app.shell.view import View, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 REFRESH_SECONDS = 1.0  # between two looks at a run
@@ -96,7 +96,7 @@ def draw(page: View) -> None:
                 _draw_heads(comparison, head_of_maps)
         text, before = page.selection.original, changes.before
         encoding = before.tokenizer.encode(text.text, text.pair, max_length=before.config.max_position_embeddings)
-        with _maps_place(right):
+        with _maps_place(page, right):
             layer, head = head_of_maps
             models = {0: changes.before, step: changes.after}
             attention = {
@@ -117,9 +117,9 @@ def draw(page: View) -> None:
         _draw_deletion(run)
 
 
-def _maps_place(right: DeltaGenerator) -> DeltaGenerator:
+def _maps_place(page: View, right: DeltaGenerator) -> DeltaGenerator:
     """Return the place of maps and CKA; in lecture mode the curves are on the right, and these below the window."""
-    return page_place("rest") if current_look().lecture else right
+    return page.place("rest") if current_look().lecture else right
 
 
 def _draw_step(steps: Mapping[int, object]) -> tuple[int, DeltaGenerator]:
@@ -182,7 +182,7 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
             for row, values in enumerate(divergence.tolist())
         ]
         _draw_grid(divergence, titles, "divergence", recorded.head)
-    with _maps_place(right):
+    with _maps_place(page, right):
         _draw_maps({number: recorded.maps[number] for number in (0, step)}, recorded.text_tokens, recorded.head)
         _draw_cka(cka)
     page.read(TEXTS["reading"], TEXTS["misleads"])

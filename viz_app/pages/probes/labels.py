@@ -78,7 +78,7 @@ class LabelledFile:
 
 
 SENTENCES, AGREEMENT = LabelledFile(Upload("example sentences.conllu", TREES.read_bytes())), LabelledFile(None)
-BUNDLED = {"upos": SENTENCES, "relation": SENTENCES, "subject": AGREEMENT, "number": AGREEMENT}  # file of each label
+BUNDLED = {"subject": AGREEMENT, "number": AGREEMENT, "relation": SENTENCES}  # file of each label
 
 
 @cached

@@ -17,6 +17,7 @@ from viz_app.figures.lens import depth_names, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE, LABEL_NAMES, TEXTS, erase, erased_at, label, seeds
 from viz_app.pages.probes.labels import (
+    AGREEMENT,
     BUNDLED,
     MAX_WORDS,
     RANDOM_ERASERS,
@@ -42,7 +43,7 @@ LOSSES = {"loss": "original", "loss_erased": "label erased", "loss_random": "ran
 MAX_GAPS, PIECES_PER_PREDICTION, MAX_PIECES = 2, 4, 6
 MIN_LOSS_RANGE = 0.5  # nats on the axis of losses
 PERCENTAGES = ("probe", "lowest", "highest", *BASELINES.values(), "selectivity", "label erased")
-FORMATS = {
+COLUMN_FORMATS = {
     **dict.fromkeys(PERCENTAGES, "percent"),
     **dict.fromkeys(("compression", "compression of control task"), "%.2f"),
     **dict.fromkeys((f"loss, {name}" for name in LOSSES.values()), "%.3f"),
@@ -74,9 +75,8 @@ def draw(page: View) -> None:
     with result:
         if points is None and recorded is not None:
             points = recorded.points
-            write_note(f"Measured on {recorded.date} on the sixty example sentences.")
-        else:
-            write_note(_material(file))
+            write_note(f"Measured on {recorded.date}.")
+        write_note(_material(file))
         if selection.loaded.edits or selection.off:
             write_note(TEXTS["unmodified"])
     if points is None:
@@ -101,7 +101,7 @@ def draw(page: View) -> None:
 def _recorded(selection: Selection, file: LabelledFile, name: str, settings: ProbeSettings) -> RecordedProbes | None:
     """Return the recorded probes if they are of this model, file, label and settings."""
     recorded = recorded_probes()
-    if file is not SENTENCES or (name, settings.seeds, settings.erase) != (LABEL, SEEDS, False):
+    if file is not AGREEMENT or (name, settings.seeds, settings.erase) != (LABEL, SEEDS, False):
         return None
     return recorded if fingerprint(selection.plain) == recorded.fingerprint else None
 
@@ -165,7 +165,7 @@ def _means(probes: Sequence[ProbeDepth], name: str) -> np.ndarray:
 
 
 def _draw_table(probes: Sequence[ProbeDepth]) -> None:
-    formats = {name: st.column_config.NumberColumn(format=format_) for name, format_ in FORMATS.items()}
+    formats = {name: st.column_config.NumberColumn(format=format_) for name, format_ in COLUMN_FORMATS.items()}
     st.dataframe([_row(probe) for probe in probes], hide_index=True, key="probe_table", column_config=formats)
     write_note(TEXTS["table"])
 

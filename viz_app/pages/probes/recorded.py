@@ -1,4 +1,4 @@
-"""The recorded probes of the bundled model on the example sentences, with which the page opens."""
+"""The recorded probes of the bundled model on the words of bert-agreement, with which the page opens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from bert_core.records import ProbePoint
 
 PROBES_FILE = Path(__file__).with_name("recorded.json")  # `python -m tools.recorded_results probes` writes it
-LABEL = "upos"
+LABEL = "subject"  # of the words of bert-agreement
 SEEDS = 3  # the default of the page
 
 

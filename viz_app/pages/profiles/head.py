@@ -19,7 +19,7 @@ from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.heads import choose_head, existing_heads, set_head
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.profiles import guess_examples
-from viz_app.shell.view import current_view, write_line, write_note
+from viz_app.shell.view import View, write_line, write_note
 
 SYNTACTIC_GROUPS = ("its governor", "its dependent")  # of keys, in a treebank
 
@@ -36,14 +36,14 @@ def first_head(profiles: Profiles) -> tuple[int, int]:
     return best.layer, best.head
 
 
-def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> HeadProfile:
+def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> HeadProfile:
     """Draw the grid of all heads, and return the profile of the selected one. Raises Refused if it has none.
 
     row: container of the controls. place: of the grid.
     """
     state = st.session_state
     existing_heads(model)
-    with row, current_view().options(hidden):
+    with row, page.options(hidden):
         hidden()
     if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and profiles.heads:
         state.head = first_head(profiles)

@@ -14,10 +14,10 @@ from viz_app.pages.profiles import TEXTS, counted, firing, parts
 from viz_app.pages.profiles.parts import SimilarTable, reset_aspect
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
-from viz_app.shell.view import write_line, write_note
+from viz_app.shell.view import View, write_line, write_note
 
 
-def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> NeuronProfile:
+def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> NeuronProfile:
     """Draw the list of neurons, the most distinctive first, and return the profile of the selected one.
 
     Raises Refused if there are none. row: container of the list. place: of the numbers of any neuron.

@@ -40,7 +40,7 @@ def draw(page: View) -> None:
         if profiles is None:
             end_run()
         left, place = page.figure().columns([3, 2], gap="large")
-        profile = kind.select_profile(profiles, model, row, place)
+        profile = kind.select_profile(page, profiles, model, row, place)
     except Refused as error:
         place.info(with_help(error_sentence(error)), icon=":material/info:")
         end_run()

@@ -15,7 +15,7 @@ from viz_app.pages.profiles.parts import SimilarTable
 from viz_app.shell import corpus
 from viz_app.shell.examples import Example
 from viz_app.shell.selection import open_example_text
-from viz_app.shell.view import write_line
+from viz_app.shell.view import View, write_line
 
 FREQUENT = 60  # tokens among which the first one is chosen
 
@@ -27,7 +27,7 @@ def first_token(profiles: Profiles) -> str:
     return max(words or by_count, key=lambda token: parts.largest_excess(token.bars)).piece
 
 
-def select_profile(profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> TokenProfile:
+def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any, place: Any) -> TokenProfile:
     """Draw the list of tokens in a row, and return the profile of the selected one. Raises Refused without tokens."""
     if not profiles.tokens:
         raise Refused(TEXTS["no_tokens"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.list_ui_strings import UiString, is_prose, ui_strings
+from tools.list_ui_strings import DIALECT, MAX_WORDS, ROOT, UiString, is_prose, ui_strings
+
+# Lessons 1 to 3 introduce attention as "looking at", and the German texts are German.
+OTHER_LANGUAGE = ("viz_app/lessons/de/", "viz_app/shell/de.toml", "viz_app/glossary/de.toml")
 
 
 def test_the_list_has_texts_of_every_kind_of_file_and_no_code(tmp_path: Path) -> None:
@@ -21,3 +24,25 @@ def test_the_list_has_texts_of_every_kind_of_file_and_no_code(tmp_path: Path) ->
     for name in ("target_kinds.py", "task_heads.py"):
         (tmp_path / "bert_core" / name).touch()
     assert list(ui_strings(tmp_path)) == [UiString("viz_app/page.py", 2, "Masked {…} of the text")]
+
+
+def test_no_sentence_is_longer_than_thirty_words() -> None:
+    """In any language."""
+    long = [
+        f"{string.file}:{string.line}: {sentence}"
+        for string in ui_strings()
+        for sentence in string.sentences()
+        if len(sentence.split()) > MAX_WORDS
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_texts_use_the_terms_of_the_field() -> None:
+    """No text has a word that has a standard term; the patterns are in tools/list_ui_strings.py."""
+    assert DIALECT.search("the hidden word") and not DIALECT.search("the masked word")
+    found = [
+        f"{string.file}:{string.line}: {string.text}"
+        for string in ui_strings(ROOT)
+        if not string.file.startswith(OTHER_LANGUAGE) and DIALECT.search(string.text)
+    ]
+    assert not found, "\n".join(found)

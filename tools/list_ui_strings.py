@@ -28,8 +28,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|: (?=\*\*)|(?<=:\*\*)\s")
 # Words of the private dialect that the glossary of the field replaces; see docs/architecture.md, "Words".
 DIALECT = re.compile(
     r"\b(looks? at whom|what it brings|is brought|length brought|hidden (?:word|piece)s?|likelier|unlikelier|likeliest"
-    r"|commonest|alike|of one's own|counts from 0|in the place of|speaks? for|owed to|beside chance|as it was loaded"
-    r"|strangers|there and back|put in by|take it along|goes on)\b",
+    r"|commonest|alike(?!:)|of one's own|counts from 0|in the place of|speaks? for|owed to|beside chance"
+    r"|as it was loaded|strangers|there and back|put in by|take it along|goes on)\b",
     re.IGNORECASE,
 )
 

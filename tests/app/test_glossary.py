@@ -32,7 +32,7 @@ attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX,
 trees, depth, dot product, effective attention, effective rank, embedding, embeddings, entropy, feed-forward,
 feed-forward neuron,
 fine-tuning, flow, gate, GlobEnc, gradient, gradients, head, heads, importance, integrated gradients, Jensen-Shannon,
-key, KL, layer, layers, layer norm, length brought, linear probe, probes, log-probability, logit, logit lens,
+key, KL, layer, layers, layer norm, value-weighted attention, linear probe, probes, log-probability, logit, logit lens,
 loss, masked out, [MASK],
 nats, norms of attention, occlusion, [PAD], padding, parameters, patch, patches, perplexity, piece, pieces, plan,
 pooled vector, pre-training, PCA, probability, prune, pruned, pseudo-log-likelihood, query, random orders, random

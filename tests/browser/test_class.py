@@ -83,7 +83,7 @@ def test_a_class_is_led_by_four_keys(for_class: str, browser: Browser) -> None:
         teacher.set_viewport_size({"width": 1280, "height": 720})
         link = opened_class(teacher, for_class, "Both sides")
         assert re.fullmatch(rf"{for_class}/learn\?class=[0-9a-z]{{12}}", link)
-        expect(teacher.get_by_text("Students cannot reach this address")).to_be_visible()
+        expect(teacher.get_by_text("Only this computer can open this address")).to_be_visible()
         for tab in students:
             tab.set_viewport_size(PHONE)
             tab.goto(link)

@@ -220,7 +220,8 @@ function paint(grid, header, pixels, colours) {
     button.disabled = share === null || gone.has(`${layer},${head}`);
     const said = [`L${layer} H${head}`];
     if (button.disabled) said.push("pruned");
-    else if (number) said.push(number);
+    // The name contains what is written in the cell (WCAG 2.5.3), and the value with more digits.
+    else if (number) said.push(...new Set([header.digits?.[layer][head] || number, number]));
     if (isOff) said.push("off");
     button.setAttribute("aria-label", said.join(", "));
     if (header.size && room) {

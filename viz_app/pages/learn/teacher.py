@@ -184,9 +184,8 @@ def _draw_address_warning() -> None:
     """Warn if only this machine can open a link to this server."""
     if is_local_address(_base_url()):
         warning = translate(
-            "Students cannot reach this address, which is of this machine alone: start with `headlight app "
-            "--class --address 0.0.0.0`, and open this page by the name or the address of this machine in the "
-            "network."
+            "Only this computer can open this address. Start with `headlight app --class --address 0.0.0.0`, and open "
+            "this page by the name or the address of this computer in the network."
         )
         st.warning(with_help(warning))
 

@@ -10,22 +10,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import address_of, click_at, opened, reaches_address, settled
+from viz_app.pages import PAGES
 from viz_app.pages.inside.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "streamlit_app.py"
 TEXT, PAIR = "The army crossed the river at night.", "In the morning the soldiers attacked the city."
-HEADINGS = {
-    "Predict": "What belongs in the gap?",
-    "Attention": "Who looks at whom?",
-    "Compare": "What is different?",
-    "Why": "Which words led to this prediction?",
-    "Layers": "When does the model know its answer?",
-    "Roles": "What does each head do?",
-    "Prune": "Which heads can go?",
-    "Step by step": "What happens to my sentence?",
-    "Heads": "Which heads matter, and what if they were gone?",
-}
+PATHS = ("predict", "attention", "compare", "why", "layers", "roles", "prune", "inside", "heads")
+TITLES = {page.path: page.title for page in PAGES}
 
 
 def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -> None:
@@ -42,8 +34,8 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
     page.get_by_role("combobox", name="Explain").click()
     page.get_by_role("option", name="B follows A").click()
     settled(page)
-    page.get_by_role("link", name="Heads").click()
-    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible()
+    page.get_by_role("link", name="Head ablation").click()
+    expect(page.get_by_role("heading", name="Head ablation")).to_be_visible()
     settled(page)
     page.get_by_role("button", name=re.compile(r"^L2 H4\b")).click()
     expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
@@ -51,16 +43,17 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
 
     chosen = {"text": TEXT, "pair": PAIR, "masked": "4", "target": "nsp", "off": "2.4"}
     assert reaches_address(page, lambda address: address == chosen), address_of(page)
-    for name, heading in HEADINGS.items():
-        page.get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    for path in PATHS:
+        name = TITLES[path]
+        page.get_by_test_id("stSidebarNav").get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
         settled(page)
         assert reaches_address(page, lambda address: address == chosen), (name, address_of(page))
         assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
         expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
     link = page.url
     page.reload()
-    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible()
+    expect(page.get_by_role("heading", name="Head ablation")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: address == chosen) and page.url == link
     expect(page.get_by_label("Sentence", exact=True)).to_have_value(TEXT)
@@ -72,8 +65,8 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
 def test_a_page_that_stops_early_has_its_address(app: str, page: Page) -> None:
     """Why, without anything to explain, draws no figure; the address bar says the text all the same."""
     opened(page, app, text=TEXT)
-    page.get_by_role("link", name="Why").click()
-    expect(page.get_by_text("There is nothing to explain yet")).to_be_visible()
+    page.get_by_role("link", name="Attribution").click()
+    expect(page.get_by_text("There is no prediction to explain yet")).to_be_visible()
     assert reaches_address(page, lambda address: address == {"text": TEXT}), address_of(page)
 
 
@@ -83,8 +76,8 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(ap
     opened(page, app, "heads", text=TEXT, pair=PAIR, masked="4")
     page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
     expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible()
-    page.get_by_role("button", name="Restore").click()
-    expect(page.get_by_text("All heads are on.")).to_be_visible()
+    page.get_by_role("button", name="Switch all on").click()
+    expect(page.get_by_text("All heads are on")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: "off" not in address)
 
@@ -162,7 +155,7 @@ def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: str, page
     expect(problem).to_contain_text("/no/such/model.zip cannot be unpacked: No such file")
     expect(page.get_by_test_id("stSidebar").get_by_test_id("stAlert")).to_have_count(0)
     settled(page)
-    expect(page.get_by_role("heading", name="What belongs in the gap?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Predictions")).to_be_visible()
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Close", exact=True).click()
     expect(problem).to_have_count(0)
@@ -172,7 +165,7 @@ def test_the_list_of_examples_closes_when_one_is_taken(app: str, page: Page) -> 
     """Each has a title; a click puts it on the page and the list away, and the list opens again."""
     opened(page, app, text=TEXT)
     for hidden, text in (
-        ("capital, hidden; B follows", "Paris is the capital of France."),
+        ("capital (masked); B follows", "Paris is the capital of France."),
         ("pocket (masked)", "He put"),
     ):
         page.get_by_role("button", name="Examples").click()
@@ -247,7 +240,7 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: str, page: Page) -> N
     page.set_viewport_size({"width": 1440, "height": 900})
     opened(page, app, "attention", text="many words and many more " * 110, masked="300")
     expect(page.get_by_text("are left out")).to_be_visible()
-    heading = page.get_by_role("heading", name=HEADINGS["Attention"]).bounding_box()
+    heading = page.get_by_role("heading", name=TITLES["Attention"]).bounding_box()
     token = page.locator(".view .token").first.bounding_box()
     assert heading is not None and heading["y"] < 450
     assert token is not None and token["y"] < 750
@@ -289,7 +282,7 @@ def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, pa
     page.reload()
     expect(page.locator(".view .token").first).to_be_visible()
     expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain class “**b** <i>[x](http://e.org)”")
-    for name, heading in (("Heads", HEADINGS["Heads"]), ("Predict", "Which class is it?")):
+    for name, heading in (("Heads", TITLES["Heads"]), ("Predict", "Which class is it?")):
         page.get_by_role("link", name=name).click()
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
         settled(page)

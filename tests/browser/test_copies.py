@@ -142,7 +142,7 @@ def typed(page: Page, text: str) -> None:
     """Type a sentence with a gap, and wait for the words that belong in it."""
     page.get_by_label("Sentence", exact=True).fill(text)
     page.get_by_label("Sentence", exact=True).press("Enter")
-    expect(page.get_by_role("heading", name="What belongs in the gap?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Predictions")).to_be_visible()
     expect(page.locator(".strip")).to_contain_text(re.findall(r"[a-z]+", text)[-1])
     settled(page)
     expect(page.locator(".js-plotly-plot").first).to_be_visible()

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.reader import opened, settled
 from viz_app.pages import PAGES
 
-ASKS, PREDICTS = "What does BERT make of a sentence?", "What belongs in the gap?"
+ASKS, PREDICTS = "Home", "Predictions"
 
 
 def heading(page: Page, says: str) -> None:
@@ -43,7 +43,7 @@ def test_a_view_that_had_no_path_is_opened_and_gone_back_to(app: str, page: Page
     opened(page, app, text="The cat sat.")
     heading(page, PREDICTS)
     assert page.url == f"{app}/?text=The+cat+sat."
-    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Start", exact=True).click()
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Home", exact=True).click()
     heading(page, ASKS)
     assert page.url == f"{app}/start"
     page.reload()
@@ -59,7 +59,7 @@ def test_in_german_too_each_page_is_one_press_of_back(app: str, page: Page) -> N
     opened(page, app, "attention", text="The cat sat.", lang="de")
     page.wait_for_function("window.headlightSteps")  # what keeps the history is there
     length, walked = page.evaluate("history.length"), [page.url]
-    links, start = page.get_by_test_id("stSidebarNav"), ("/start", "Start")
+    links, start = page.get_by_test_id("stSidebarNav"), ("/start", "Startseite")
     for path, name in (start, ("/attention", "Aufmerksamkeit"), start, ("/glossary", "Glossar")):
         links.get_by_role("link", name=name, exact=True).click()
         page.wait_for_function("path => location.pathname === path && location.search.includes('lang=de')", arg=path)
@@ -86,7 +86,7 @@ def test_every_page_is_a_click_away(app: str, page: Page, size: tuple[int, int])
     assert len(set(paths)) == len(paths) == others
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     groups.get_by_role("link", name="Glossary").click()
-    heading(page, "What does this word mean?")
+    heading(page, "Glossary")
 
 
 def test_in_a_lecture_every_page_is_two_clicks_away(app: str, page: Page) -> None:
@@ -95,6 +95,6 @@ def test_in_a_lecture_every_page_is_two_clicks_away(app: str, page: Page) -> Non
     page.goto(f"{app}/?lecture=1")
     heading(page, ASKS)
     page.get_by_test_id("stHeader").get_by_text("Explain", exact=True).click()
-    page.get_by_role("link", name="Layers").last.click()
-    heading(page, "When does the model know its answer?")
+    page.get_by_role("link", name="Layers & logit lens").last.click()
+    heading(page, "Layers & logit lens")
     assert "lecture=1" in page.url

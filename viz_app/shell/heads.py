@@ -21,7 +21,7 @@ from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_i
 from viz_app.shell.selection import Selection
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
-MAX_LISTED_HEADS = 30
+MAX_NAMED_HEADS, MAX_LISTED_HEADS = 2, 30  # on the button, and in its tooltip
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 
 
@@ -129,7 +129,8 @@ def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
         names += translate(" and {many} more").format(many=len(off) - MAX_LISTED_HEADS)
     sentence = translate("1 head is off") if len(off) == 1 else translate("{many} heads are off")
     restore = translate("Switch all on")
-    label = f":orange[:material/visibility_off: **{sentence.format(many=len(off))}**] · {restore}"
+    named = f": {names}" if len(off) <= MAX_NAMED_HEADS else ""
+    label = f":orange[:material/visibility_off: **{sentence.format(many=len(off))}{named}**] · {restore}"
     with st.container(key="heads_off"):
         st.button(
             label if off else translate("All heads are on"),

@@ -240,7 +240,7 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: str, page: Page) -> N
     page.set_viewport_size({"width": 1440, "height": 900})
     opened(page, app, "attention", text="many words and many more " * 110, masked="300")
     expect(page.get_by_text("are left out")).to_be_visible()
-    heading = page.get_by_role("heading", name=TITLES["Attention"]).bounding_box()
+    heading = page.get_by_role("heading", name=TITLES["attention"]).bounding_box()
     token = page.locator(".view .token").first.bounding_box()
     assert heading is not None and heading["y"] < 450
     assert token is not None and token["y"] < 750
@@ -282,9 +282,9 @@ def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, pa
     page.reload()
     expect(page.locator(".view .token").first).to_be_visible()
     expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain class “**b** <i>[x](http://e.org)”")
-    for name, heading in (("Heads", TITLES["Heads"]), ("Predict", "Which class is it?")):
+    for name in (TITLES["heads"], TITLES["predict"]):
         page.get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", name=heading)).to_be_visible()
+        expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
         settled(page)
         assert page.locator("a[href*='e.org']").count() == 0
     assert reaches_address(page, lambda address: address.get("target") == "class:2")

@@ -40,6 +40,7 @@ def opened_class(teacher: Page, base: str, lesson: str) -> str:
     teacher.goto(f"{base}/learn?teach=1&lecture=1")
     teacher.get_by_label("Teacher's code").fill(CODE)
     teacher.get_by_role("button", name="Go on").click()
+    settled(teacher)
     teacher.get_by_role("combobox").first.click()
     teacher.get_by_role("option", name=lesson, exact=True).click()
     settled(teacher)

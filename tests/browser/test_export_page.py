@@ -447,7 +447,10 @@ import streamlit as st
 import bert_core
 from bert_core.records import HeadVectors
 from tests.hostile import HOSTILE, run_of
+from functools import partial
+
 from viz_app.shell import downloads
+from viz_app.shell.view import make_view
 from viz_app.maps import MapView
 
 run = run_of(HOSTILE, second=9)
@@ -455,8 +458,12 @@ heads = [(layer, head) for layer in range(run.attention.shape[0]) for head in ra
 rows = np.ones((len(run.encoding), 8), np.float32)
 vectors = [HeadVectors(run.encoding, layer, head, rows, rows) for layer, head in heads]
 model = bert_core.load("headlight-mini", device="cpu")
-downloads.attention(lambda: run, lambda: vectors, MapView(layer=1, heads=(0, 2)), model)
+view = make_view()
+view.exports.append(
+    partial(downloads.attention, lambda: run, lambda: vectors, MapView(layer=1, heads=(0, 2)), model)
+)
 downloads.heads(run, [(0, 1)], np.ones((2, 3)), None)
+downloads.page_export(view)
 """
 
 
@@ -483,10 +490,8 @@ def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path
     with page.expect_download() as download:
         popover.get_by_role("button", name="SVG", exact=True).click()
     assert download.value.suggested_filename == "attention-all.svg"
-    page.keyboard.press("Escape")
-    settled(page)
     with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").last.click()
+        popover.get_by_role("button", name="Heads (CSV)").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert lines[:3] == ["layer,head,on,gradient_estimate", "0,0,1,1.0", "0,1,0,1.0"] and len(lines) == 7
     assert page.evaluate("window.ran") is None

@@ -86,10 +86,15 @@ def first_uses(text: str, language: str = ENGLISH, page: str = "") -> Iterator[t
 
 
 def find_terms(query: str, language: str = ENGLISH) -> list[Term]:
-    """Return the terms of which a form or a synonym contains the query, an exact match first."""
+    """Return the terms with a form that contains the query, or a word of a synonym that begins with it."""
     query_text = query.strip().casefold()
     names = {term: [name.casefold() for name in (*term.forms, *term.synonyms)] for term in terms(language)}
-    matches = [term for term in names if any(query_text in name for name in names[term])]
+    matches = [
+        term
+        for term in names
+        if any(query_text in form.casefold() for form in term.forms)
+        or any(f" {query_text}" in f" {synonym.casefold()}" for synonym in term.synonyms)
+    ]
     return sorted(matches, key=lambda term: query_text not in names[term])
 
 

@@ -22,7 +22,6 @@ from viz_app.shell.selection import Selection
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
 MAX_NAMED_HEADS, MAX_LISTED_HEADS = 2, 30  # on the button, and in its tooltip
-VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 
 
 def choose_head(click: HeadClick) -> None:

@@ -38,7 +38,7 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
     expect(page.get_by_role("heading", name="Head ablation")).to_be_visible()
     settled(page)
     page.get_by_role("button", name=re.compile(r"^L2 H4\b")).click()
-    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    expect(page.get_by_text("1 head is off: L2 H4").first).to_be_visible()
     settled(page)
 
     chosen = {"text": TEXT, "pair": PAIR, "masked": "4", "target": "nsp", "off": "2.4"}
@@ -50,7 +50,7 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
         settled(page)
         assert reaches_address(page, lambda address: address == chosen), (name, address_of(page))
         assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
-        expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+        expect(page.get_by_text("1 head is off: L2 H4").first).to_be_visible()
     link = page.url
     page.reload()
     expect(page.get_by_role("heading", name="Head ablation")).to_be_visible()
@@ -58,7 +58,7 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -
     assert reaches_address(page, lambda address: address == chosen) and page.url == link
     expect(page.get_by_label("Sentence", exact=True)).to_have_value(TEXT)
     expect(page.get_by_label("Second sentence")).to_have_value(PAIR)
-    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    expect(page.get_by_text("1 head is off: L2 H4").first).to_be_visible()
     expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain “B follows A”")
 
 
@@ -75,7 +75,7 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(ap
     """Before and after stand side by side, and Restore undoes the switches."""
     opened(page, app, "heads", text=TEXT, pair=PAIR, masked="4")
     page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
-    expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible()
+    expect(page.get_by_text("1 head is off: L0 H0").first).to_be_visible()
     page.get_by_role("button", name="Switch all on").click()
     expect(page.get_by_text("All heads are on")).to_be_visible()
     settled(page)
@@ -295,7 +295,7 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, p
     """The cell under the pointer is drawn and named in the address, whatever the colour of its word."""
     opened(page, app, "layers", text="The ship sailed from England to America.", masked="5")
     grid = page.locator(".js-plotly-plot").first
-    expect(page.get_by_role("figure", name="The likeliest word at each of 10 tokens and 7 depths")).to_be_visible()
+    expect(page.get_by_role("figure", name="The most likely word at each of 10 tokens and 7 depths")).to_be_visible()
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
         click_at(grid.locator(".nsewdrag").first, (depth + 0.5) / 7, (position + 0.5) / 10)
         assert reaches_address(page, lambda address, cell=f"{depth}.{position}": address.get("cell") == cell)

@@ -270,7 +270,7 @@ def test_a_server_that_was_started_again_finds_the_page_as_it_was(browser: Brows
                 server.wait()
                 server = started(port=port)
             expect(page.get_by_label("Sentence", exact=True)).to_have_value(text)
-            expect(page.get_by_text("1 head is off: L1 H2")).to_be_visible()
+            expect(page.get_by_text("1 head is off: L1 H2").first).to_be_visible()
             assert page.locator(".strip").inner_text() == strip
         typed(page, "Two people [MASK] the river.")
         page.context.close()

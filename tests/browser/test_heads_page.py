@@ -43,7 +43,9 @@ def test_the_colour_means_the_same_estimated_and_measured(app: str, page: Page) 
         page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': colour})}")
         expect(page.locator(".legend .unit")).to_have_text("contribution, in nats of log-probability")
         labels = page.locator("button.cell").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-        seen.append({name: float(figure.replace("−", "-")) for name, figure in (label.split(", ") for label in labels)})
+        seen.append(
+            {name: float(figure.replace("−", "-")) for name, *_, figure in (label.split(", ") for label in labels)}
+        )
     estimated, found = seen
     largest = sorted(found, key=lambda head: -abs(found[head]))[:5]
     assert all(estimated[head] * found[head] > 0 for head in largest), [(estimated[h], found[h]) for h in largest]

@@ -12,14 +12,9 @@ from playwright.sync_api import Browser, Page, TimeoutError, expect
 
 from tests.browser.conftest import WINDOW
 from tests.browser.reader import address_of, opened, reaches_address, settled
-from tests.browser.test_app import PAIR, TEXT
+from tests.browser.test_app import PAIR, TEXT, TITLES
 
-PAGES = {
-    "": "Predict", "start": "Start", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers",
-    "causes": "Causes", "neurons": "Neurons", "heads": "Heads", "roles": "Roles", "probes": "Probes", "prune": "Prune",
-    "finetune": "Fine-tune", "profiles": "Profiles", "score": "Score",
-    "images": "Pictures", "inside": "Step by step", "learn": "Learn", "glossary": "Glossary",
-}  # fmt: skip
+PAGES = {"": TITLES["predict"], **{path: title for path, title in TITLES.items() if path != "predict"}}
 # Every control of a page by its kind and name, with what it shows; and which of them can be changed.
 CONTROLS = """() => {
   const seen = [];
@@ -263,7 +258,7 @@ def test_one_press_of_back_takes_back_one_step(app: str, page: Page) -> None:
     page.get_by_text("Matrix", exact=True).click()  # no step: it belongs to the one before
     assert reaches_address(page, lambda address: address.get("view") == "matrix")
     walked[-1] = page.url
-    did(link("Layers"))
+    did(link("Layers & logit lens"))
     did(typed)
     assert page.evaluate("history.length") == length + len(walked) - 1, walked
     for url in walked[-2::-1]:

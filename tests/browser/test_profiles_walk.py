@@ -22,7 +22,7 @@ def asks(page: Page, offer: Locator, answer: Locator) -> None:
 def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page: Page) -> None:
     """From Neurons to its profile, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
     opened(page, app, "neurons", text="She gave the book to her brother.", masked="5", neuron="3.146")
-    page.get_by_role("button", name="Over a whole corpus").click()
+    page.get_by_role("button", name="Profile over a corpus").click()
     reads, stands = page.get_by_role("button", name="Profile "), page.get_by_role("heading", name="L3 neuron 146")
     asks(page, reads, stands)
     number = page.get_by_role("spinbutton", name="Neuron")

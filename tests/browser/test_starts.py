@@ -42,7 +42,7 @@ def check_start(page: Page, command: Sequence[object], port: int, folder: Path, 
                 time.sleep(0.1)
         page.goto(f"http://localhost:{port}/")
         expect(page.get_by_role("link", name="Attention").first).to_be_visible()
-        expect(page.get_by_text("Headlight").first).to_be_visible()
+        expect(page.get_by_role("heading", name="Home")).to_be_visible()
         assert page.problems == []
     finally:
         os.killpg(server.pid, signal.SIGINT)

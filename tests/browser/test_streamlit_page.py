@@ -22,6 +22,8 @@ def first():
     st.error("Alert")
     st.button("Add a parameter", type="primary", on_click=lambda: st.query_params.update(layer="2"))
     st.segmented_control("Control", ["a", "b"])
+    st.selectbox("Select", ["a", "b"])
+    st.text_input("Text")
     st.session_state.setdefault("number", 1)
     st.number_input("Number", value=None, key="number")
     st.expander("Expander").write("text")

@@ -141,20 +141,22 @@ WALKS = {
         [typed(SENTENCE, "She took the key and opened the door."), hidden("door"), word("opened")],
     ),
     "one_head": Walk(
-        [option("25 to 49")], [button("L1 H8")], [typed(SENTENCE, LETTER), hidden("pen"), button("L1 H8")]
+        [option("25 to 49")],
+        [chosen("Importance"), button("L1 H8")],
+        [typed(SENTENCE, LETTER), hidden("pen"), chosen("Importance"), button("L1 H8")],
     ),
     "ten_looks": Walk(
         [option("the next token")], [button("L2 H1")],
         [typed(SENTENCE, "In my small room there was a large window."), word("room")],
     ),
-    "the_bin": Walk([number(80)], [button("L4 H3")], [typed(SENTENCE, LETTER), number(50)]),
+    "the_bin": Walk([number(80)], [chosen("Importance"), button("L4 H3")], [typed(SENTENCE, LETTER), number(50)]),
     "fewer_heads": Walk(
         [number(30)], [button("Switch off the first")], [typed(SENTENCE, "The king is old."), number(5)]
     ),
     "explanation": Walk(
         [word("occlusion"), word("DecompX"), word("rollout")],
         [button("Test the methods"), taken("method", "occlusion")],
-        [typed(SENTENCE, "The old man went down to the river to catch a fish."), hidden("river"),
+        [typed(SENTENCE, "The old man went down to the river to catch a fish."),
          word("attention"), word("rollout"), word("DecompX")],
     ),
     "when": Walk(

@@ -265,7 +265,7 @@ def _draw_predictions(selection: Selection) -> None:
         full_prediction = full_run.prediction_at(prediction.position)
         assert full_prediction is not None  # both runs have the same masked positions
         st.caption(f"{selection.gap(prediction.position)}, with all heads and now:")
-        word_change(selection, full_prediction, prediction, top_k=4, largest=largest, key="lab_before_after")
+        word_change(selection, full_prediction, prediction, top_k=6, largest=largest, key="lab_before_after")
     if run.nsp is not None and full_run.nsp is not None and not current_look().lecture:
         st.caption(f"{nsp_sentence(full_run.nsp, run.nsp)}:")
         nsp_change(selection, full_run.nsp, run.nsp, key="lab_nsp")

@@ -77,7 +77,7 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(ap
     page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
     expect(page.get_by_text("1 head is off: L0 H0").first).to_be_visible()
     page.get_by_role("button", name="Switch all on").click()
-    expect(page.get_by_text("All heads are on")).to_be_visible()
+    expect(page.get_by_text("All heads are on").first).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: "off" not in address)
 
@@ -300,5 +300,5 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, p
         click_at(grid.locator(".nsewdrag").first, (depth + 0.5) / 7, (position + 0.5) / 10)
         assert reaches_address(page, lambda address, cell=f"{depth}.{position}": address.get("cell") == cell)
         settled(page)
-        name = f"The likeliest words at {token} after L{depth - 1}"
+        name = f"The most likely words at {token} after L{depth - 1}"
         expect(page.get_by_role("figure", name=name)).to_be_visible()

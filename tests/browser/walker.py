@@ -188,7 +188,7 @@ WALKS = {
     ),
     "grammar": Walk(
         [option("an adjective and its noun")],
-        [button("Take sixty example sentences"), taken("relation", "obj"), button("L2 H0")],
+        [taken("relation", "obj"), button("L2 H0")],
         [typed(SENTENCE, "A boy opened the heavy old door."), word("opened")],
     ),
     "follows": Walk(

@@ -52,11 +52,11 @@ CONTEXT_LOGGER = "streamlit.runtime.scriptrunner_utils.script_run_context"
 # Elements of the page, by the `data-testid` that the style sheets and scripts of viz_app select them by.
 TEST_IDS = {
     "stAlertContainer", "stApp", "stBaseButton-primary", "stButtonGroup", "stCaptionContainer", "stCode", "stColumn",
-    "stExpandSidebarButton", "stExpander", "stFullScreenFrame", "stHeader", "stHeading", "stHorizontalBlock",
-    "stLayoutWrapper", "stMain", "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel",
-    "stMetricValue", "stNumberInput", "stNumberInputClearButton", "stPageLink-NavLink", "stPlotlyChart",
-    "stPopoverBody", "stSelectbox", "stSidebar", "stSidebarCollapseButton", "stSidebarNavItems", "stSidebarNavLink",
-    "stTextInput", "stVerticalBlock", "stWidgetLabel",
+    "stElementContainer", "stExpandSidebarButton", "stExpander", "stFullScreenFrame", "stHeader", "stHeading",
+    "stHorizontalBlock", "stLayoutWrapper", "stMain", "stMainBlockContainer", "stMarkdownContainer", "stMetric",
+    "stMetricLabel", "stMetricValue", "stNumberInput", "stNumberInputClearButton", "stPageLink-NavLink",
+    "stPlotlyChart", "stPopoverBody", "stSelectbox", "stSidebar", "stSidebarCollapseButton", "stSidebarNavItems",
+    "stSidebarNavLink", "stTextInput", "stVerticalBlock", "stWidgetLabel",
 }  # fmt: skip
 # Attributes of the page that say whether it is connected (CONNECTED), whether a script runs (notRunning), and whether
 # the side bar is closed.

@@ -64,7 +64,7 @@ SENTENCE = """text => {
   return fields.length === 1 && fields[0].value === text;
 }"""
 SHARED = {"Sentence", "Second sentence", "Model", "Lecture mode", "Language", "Checkpoint folder or hub id"}
-NOT_LINKED = ("text Pairs, one per line", "text Sensitivity below")  # kept, but in no address
+NOT_LINKED = ("text Pairs, one per line", "text Sensitivity below", "select Colour by")  # kept, but in no address
 LAST = ("group", "text", "several")  # what may take other controls away, or brings some, is changed last
 
 

@@ -124,7 +124,9 @@ def change(page: Page, control: dict) -> None:
         (others[-1] if others else listed.first).click()
         page.keyboard.press("Escape")
     elif control["kind"] == "slider":
-        root.locator("[role=slider], input[type=range]").first.press("ArrowRight")
+        thumb = root.locator("[role=slider], input[type=range]").first
+        is_last = thumb.evaluate("(node) => (node.ariaValueNow ?? node.value) === (node.ariaValueMax ?? node.max)")
+        thumb.press("ArrowLeft" if is_last else "ArrowRight")
     else:
         field = root.locator("input, textarea").first
         number = field.get_attribute("type") == "number"

@@ -80,4 +80,4 @@ def test_a_link_of_version_0_2_opens_what_it_opened_then(page: str) -> None:
         if key not in same:
             same[key] = opened(page, written)
         assert opened(page, address) == same[key], (page, address)
-        assert len(same[key]) == len(moved_address(page, written)[1]), (page, address)  # none of its choices is gone
+        assert len(same[key]) >= len(moved_address(page, written)[1]), (page, address)  # none of its choices is gone

@@ -9,6 +9,7 @@ from viz_app.texts import page_texts
 ASPECTS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")  # of the figure
 
 TEXTS = page_texts("profiles")
+FIRST_HEAD = (3, 8)  # of headlight-mini, until one is selected: it attends to dependents of the word
 
 profile_of = select("profile_of", **TEXTS.control("profile_of"), step=True, old_name="about")
 counted = select("counted", **TEXTS.control("counted"), step=True)

@@ -12,7 +12,7 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import coloured_sentences, figures_in_words, in_words, profile_name
-from viz_app.pages.profiles import TEXTS, hidden, parts, whole
+from viz_app.pages.profiles import FIRST_HEAD, TEXTS, hidden, parts, whole
 from viz_app.pages.profiles.parts import SimilarTable
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN
@@ -46,7 +46,8 @@ def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any,
     with row, page.options(hidden):
         hidden()
     if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and profiles.heads:
-        state.head = first_head(profiles)
+        existing = {(profile.layer, profile.head) for profile in profiles.heads}
+        state.head = FIRST_HEAD if FIRST_HEAD in existing else first_head(profiles)
     with place:
         _draw_grid(profiles, model)
     try:

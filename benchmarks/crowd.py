@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import html
+import json
 import os
 import platform
 import random
@@ -42,7 +44,7 @@ from tables import QUICK, parse_arguments, write_table
 from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
-WORDS = 6  # of the likeliest, which the page offers as buttons
+WORDS = 6  # of the most likely, which the page draws as bars
 # Without a hidden word Why has nothing to explain.
 SENTENCE = "She opened the door and walked in, and the old man looked up from his book. "
 LONG = SENTENCE * (10 if QUICK else 27) + "[MASK]."
@@ -247,8 +249,11 @@ class Visitor:
         kind = element.WhichOneof("type")
         if kind == "text_input":
             self.controls[element.text_input.label] = element.text_input.id
-        elif kind == "button_group" and element.button_group.label.startswith("Put a word in"):
-            self.words = tuple(option.content.replace("\\", "") for option in element.button_group.options)
+        elif kind == "plotly_chart":
+            names = json.loads(element.plotly_chart.spec)["layout"].get("yaxis", {}).get("ticktext", ())
+            if len(names) >= WORDS:
+                plain = (html.unescape(re.sub("<[^>]*>", "", name)).strip() for name in names[:WORDS])
+                self.words = tuple(plain)
         elif kind == "markdown" and "B follows A with" in element.markdown.body:
             self.verdict = element.markdown.body.removeprefix("#### ")
 

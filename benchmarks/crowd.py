@@ -360,7 +360,7 @@ class Busy(Visitor):
         """
         await self.connect()
         await self.send(query=urlencode({"text": LONG}), name="why")
-        button = await self._button("Run ")
+        button = await self._button("Compute ")
         await self.drawn()
         press = BackMsg()
         press.rerun_script.page_script_hash = self.page

@@ -337,7 +337,7 @@ def test_the_example_of_the_guide(
     """docs/probes.md: the mean, the lowest and the highest of the seeds, a line a depth."""
     root = Path(__file__).parents[2]
     example = (root / "docs" / "probes.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
-    shutil.copy(root / "viz_app" / "shell" / "trees.conllu", tmp_path / "treebank.conllu")
+    shutil.copy(root / "viz_app" / "lessons" / "trees.conllu", tmp_path / "treebank.conllu")
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "probes.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()

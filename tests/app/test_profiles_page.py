@@ -28,6 +28,7 @@ from bert_core.studies.profiles import (
     TokenExample,
     TokenProfile,
     distinctive_groups,
+    profiles_json,
 )
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
@@ -44,12 +45,12 @@ from viz_app.export.profiles import (
     token_in_words,
 )
 from viz_app.figures.profiles import share_bars
+from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.pages.profiles.head import first_head
 from viz_app.shell import profiles
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / INSTALLED_FILE
-FIRST_HEAD = first_head(read_profiles(BUNDLED))
 
 
 def bundled_json() -> dict[str, Any]:
@@ -134,13 +135,17 @@ def test_a_head_is_shown_beside_chance() -> None:
     assert sentences(other) == [example_text(look) for look in shown.tenths[0]]
 
 
-def test_the_page_opens_on_what_is_farthest_from_the_baseline() -> None:
-    """A head whose keys are in a syntactic relation, and a frequent word, never a full stop."""
+def test_the_page_opens_on_a_head_and_a_word_that_differ_from_the_baseline() -> None:
+    """The head of version 0.2, or else one whose keys are in a syntactic relation; a word, never a full stop."""
     found = read_profiles(BUNDLED)
-    app = start()
-    assert app.session_state.head == FIRST_HEAD
-    best = found.find_head(*FIRST_HEAD)
+    assert start().session_state.head == FIRST_HEAD
+    best = found.find_head(*first_head(found))
     assert best.distinctive_groups[0][1].name in ("its governor", "its dependent")
+    others = tuple(profile for profile in found.heads if (profile.layer, profile.head) != FIRST_HEAD)
+    upload = profiles_json(replace(found, heads=others)).encode()
+    app = start(counted="file")
+    app.file_uploader(key="own_profiles#file").upload("mine.json", upload, "application/json").run()
+    assert settled(app).session_state.head == first_head(found)
     app = start(profile_of="token")
     token = found.find_token(app.session_state.piece)
     assert token.piece.isalpha() and token.times >= 50

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bert_core.loading import LoadedModel
-from viz_app.pages.compare.swaps import SWAPS, swap_word
+from viz_app.pages.compare.swaps import SWAPS
+from viz_app.shell.swaps import swap_word
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_the_first_word_with_a_counterpart_is_swapped(
     tiny_loaded: LoadedModel, text: str, masked: tuple[int, ...], swapped: str | None
 ) -> None:
     """Masked words stay, as does everything around the word."""
-    assert swap_word(tiny_loaded.tokenizer.encode(text), masked) == swapped
+    assert swap_word(tiny_loaded.tokenizer.encode(text), masked, SWAPS) == swapped
 
 
 def test_swaps_have_both_directions() -> None:

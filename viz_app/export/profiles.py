@@ -273,6 +273,11 @@ PROFILE_KINDS: dict[type[Profile], ProfileKind] = {
 }
 
 
+def profile_title(profile: Profile) -> str:
+    """Return the name of a profile as a heading: a token in quotation marks."""
+    return f"“{profile.piece}”" if isinstance(profile, TokenProfile) else profile_name(profile)
+
+
 def profile_page(profiles: Profiles, profile: Profile) -> str:
     """Return the HTML page of one profile: all that the page Profiles shows of it, without a script.
 
@@ -286,7 +291,7 @@ def profile_page(profiles: Profiles, profile: Profile) -> str:
         profiles=profiles,
         profile=profile,
         kind=kind,
-        name=f"“{profile.piece}”" if isinstance(profile, TokenProfile) else profile_name(profile),
+        name=profile_title(profile),
         style=themed_style("export/profiles.css", lambda is_dark: f"--bar: {SEQUENTIAL[is_dark][7]};"),
         charts=_charts(profile),
         depth_name=depth_name,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -40,7 +40,7 @@ from viz_app.figures.style import Look, one_line, use_look
 from viz_app.maps import MapView
 from viz_app.shell.markdown import error_sentence, escape_markdown
 from viz_app.shell.params import Param, select
-from viz_app.shell.view import ExportFigure, View, add_file
+from viz_app.shell.view import ExportFigure, View, add_file, key_class
 from viz_app.shell.work import Work, is_confirmed, poll, wait_for
 
 OPEN_KEY = "export_open"  # session key: whether the control is open
@@ -53,7 +53,6 @@ MIME = {
     **{"py": "text/x-python", "npz": "application/octet-stream", "json": "application/json", "zip": "application/zip"},
 }
 ICONS = {"csv": "table", "npz": "dataset", "png": "image", "svg": "image"}  # of buttons, by the ending of the file
-P = ParamSpec("P")
 # Functions that return a run, and the query and key vectors of all heads.
 GetRun = Callable[[], ModelRun]
 GetVectors = Callable[[], Sequence[HeadVectors]]
@@ -219,7 +218,7 @@ def _figure_buttons(view: View, key: str, exported: ExportFigure) -> None:
     name = key.partition("(")[0].rstrip("_")
     st.caption(escape_markdown(one_line(exported.alt, MAX_ALT_CHARACTERS)))
     with st.container(horizontal=True, gap="small"):
-        figure_files(key, name=name, alt=exported.alt)
+        figure_files(key_class(key), name=name, alt=exported.alt)
         _export_button("CSV", partial(_figure_csv, view, key), f"{name}.csv", width="content")
     with st.expander("Table", key=f"table_{name}", on_change="rerun") as expander:
         if expander.open:
@@ -229,6 +228,11 @@ def _figure_buttons(view: View, key: str, exported: ExportFigure) -> None:
 def _figure_csv(view: View, key: str) -> bytes:
     """Return the numbers of a figure at the time of the click: a fragment may have drawn it again."""
     return tables.labelled_csv(figure_columns(view.figures[key].figure))
+
+
+def add_numbers(name: str, make_columns: Callable[[], Mapping[str, Sequence[object]]]) -> None:
+    """Offer the numbers of a figure as a CSV file, whose columns are made after the click."""
+    add_file("Numbers (CSV)", lambda: tables.labelled_csv(make_columns()), f"{name}.csv")
 
 
 def add_table(name: str, label: str, /, **columns: Sequence[object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,12 @@ def set_head(head: Head, other_heads: tuple[int, ...] = ()) -> None:
     state.head, state.other_heads, state[HEAD_CHOSEN] = head, other_heads, True
 
 
-def view_choice(first: Head | None = None) -> ViewChoice:
-    """Return the layer, heads and tokens that the large view shows. first: the head if none was selected."""
+def view_choice(first: Callable[[], Head | None] = lambda: None) -> ViewChoice:
+    """Return the layer, heads and tokens that the large view shows. first: returns the head if none was selected."""
     state = st.session_state
     (layer, head), (side, positions) = state.head, state.tokens
-    if first is not None and not state.get(HEAD_CHOSEN) and (layer, head, *state.other_heads) == (0, 0):
-        layer, head = first
+    if not state.get(HEAD_CHOSEN) and (layer, head, *state.other_heads) == (0, 0):
+        layer, head = first() or (layer, head)
     heads = (head, *state.other_heads)
     return ViewChoice(layer, heads, "key" if side == "key" else "query", positions, state.kept_share)
 

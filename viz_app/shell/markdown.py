@@ -32,9 +32,14 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", unlinked)
 
 
-def quoted(token: str, position: int) -> str:
-    """Return a token and its position in Markdown."""
-    return f"“{escape_markdown(token)}” ({position})"
+def quoted(text: str, position: int | None = None) -> str:
+    """Return a text in quotation marks in Markdown, with the position of a token behind it."""
+    return f"“{escape_markdown(text)}”" + ("" if position is None else f" ({position})")
+
+
+def quoted_without_terms(text: str) -> str:
+    """Return a text in quotation marks, for a line of Markdown whose terms are explained; those of the text are not."""
+    return f"“{protect_terms(escape_markdown(text))}”"
 
 
 def special_tokens() -> SpecialTokens:

@@ -18,7 +18,7 @@ from viz_app.shell.heads import show_heads_off
 from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
-from viz_app.shell.selection import Selection, longest_word, toggle_mask
+from viz_app.shell.selection import MAX_WORD_CHARACTERS, Selection, longest_word, toggle_mask
 from viz_app.shell.view import View, page_place, write_note
 from viz_app.shell.work import seconds_taken
 
@@ -106,7 +106,7 @@ def selection_without_patches(page: View, notice: str) -> Selection:
 def show_no_mask(current: Selection, sentence: str) -> None:
     """Write a sentence, with a button that masks the longest word of the text."""
     word = longest_word(current.original)
-    label = f"Mask “{escape_markdown(current.original.word_text(word)[:40])}”"
+    label = f"Mask “{escape_markdown(current.original.word_text(word)[:MAX_WORD_CHARACTERS])}”"
     example_button(sentence, label, toggle_mask, TokenClick(word), current.first_word)
 
 

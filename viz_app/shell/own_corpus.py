@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import sha256
 
 import streamlit as st
 
@@ -241,7 +240,7 @@ def _check_room(nbytes: int) -> None:
 
 
 def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:
-    return (loaded.identity, upload.name, sha256(upload.data).digest())
+    return (loaded.identity, upload.name, upload.identity)
 
 
 def _memory(loaded: LoadedModel) -> int:

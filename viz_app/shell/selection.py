@@ -86,6 +86,12 @@ class Selection:
         """The model without edits, for other texts than this one."""
         return unedited(self.loaded)
 
+    @property
+    def masked_words(self) -> tuple[int, ...]:
+        """The numbers of the words that were masked by a click, in order."""
+        pieces = zip(self.encoding.words, self.encoding.tokens, self.original.tokens, strict=True)
+        return tuple(sorted({word for word, token, piece in pieces if word is not None and token != piece}))
+
     def truth_at(self, position: int) -> int | None:
         """Return the piece that a mask at a position replaces; None if [MASK] itself was typed."""
         is_masked = self.encoding.tokens[position] != self.original.tokens[position]

@@ -150,7 +150,10 @@ def _target_options(current: Selection, linked: Target | None) -> tuple[dict[str
     labels: dict[str, str] = {}
     heads = [head for head in TASK_HEADS.values() if head.gives_predictions and head.applies(loaded, encoding)]
     if heads:
-        for run in (current.run(all_heads_on=True), current.run()):
+        runs = [current.run(all_heads_on=True)]
+        if current.off:
+            runs.append(current.run())
+        for run in runs:
             for head in heads:
                 for target in head.suggested_targets(loaded, run, current.original, linked):
                     _add_option(current, target, options, labels)

@@ -144,7 +144,7 @@ class View:
         """
         # What a page says in English alone has the English heading.
         if misleads:
-            lines = f"{READING} {lines} {MISLEADS} {misleads}"
+            lines = how_to_read(lines, misleads)
         heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
         reading, misleads, misleading = lines.partition(heading)
         if current_look().lecture and misleads:
@@ -221,6 +221,27 @@ def write_heading(line: str) -> None:
     st.subheader(line, anchor=False, help=help_on_terms(line))
 
 
+def write_result(heading: str, line: str) -> None:
+    """Write the result of a view above its figure. heading: a sentence with its numbers, without technical terms."""
+    st.markdown(f"#### {heading}")
+    write_line(line)
+
+
+def how_to_read(reading: str, misleads: str) -> str:
+    """Return how to read a figure, and how it can mislead, with their headings, which are in English."""
+    return f"{READING} {reading} {MISLEADS} {misleads}"
+
+
+def lazy_expander(name: str, label: str) -> Any:
+    """Draw an expander that tells whether it is `open`, so that the content of a closed one is not computed."""
+    return st.expander(label, key=f"open_{name}", on_change="rerun")
+
+
+def key_class(key: str) -> str:
+    """Return the CSS class that Streamlit gives to the element with a key."""
+    return f"st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', key)}"
+
+
 def chart(
     figure: go.Figure,
     *,
@@ -239,7 +260,7 @@ def chart(
     arguments: of `st.plotly_chart`.
     """
     current_view().figures[key] = ExportFigure(figure, alt)
-    place = f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', key)}"  # as Streamlit names it
+    place = f".{key_class(key)}"
     min_width = min_width or (figure.layout.meta or {}).get("min_width")
     if min_width:
         st.html(f"<style>{place} {{ overflow-x: auto; }} {place} > * {{ min-width: {min_width}px; }}</style>")

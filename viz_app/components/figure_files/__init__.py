@@ -7,7 +7,6 @@ from pathlib import Path
 from streamlit.components.v2 import component
 
 from viz_app.components.joining import joined
-from viz_app.figures.style import current_look
 
 _FOLDER = Path(__file__).parent
 _view = component(
@@ -18,10 +17,11 @@ _view = component(
 )
 
 
-def figure_files(chart_key: str, *, name: str, alt: str) -> None:
+def figure_files(chart_class: str, *, name: str, alt: str) -> None:
     """Draw the buttons of a figure.
 
-    chart_key: key of its chart on the page. name: of the files, without an ending. alt: describes the figure.
+    chart_class: CSS class of the element that contains it. name: of the files, without an ending. alt: describes the
+    figure.
     """
-    data = {"chart": chart_key, "name": name, "alt": alt, "lecture": current_look().lecture}
-    _view(key=f"files_{chart_key}", data=data, height="content", width="content")
+    data = {"chart": chart_class, "name": name, "alt": alt}
+    _view(key=f"files_{chart_class}", data=data, height="content", width="content")

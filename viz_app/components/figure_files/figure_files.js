@@ -7,11 +7,11 @@ const PICTURE_FORMATS = ["png", "svg"];
 const SCALE = 3; // pixels of a PNG for each pixel on the screen: 300 dpi at the usual size on paper
 
 /**
- * The figure that Streamlit drew under a key.
- * @param {string} key
+ * The figure in the element with a class.
+ * @param {string} name
  * @returns {(HTMLElement & { _context?: { toImageButtonOptions: object } }) | null}
  */
-const plotOf = (key) => document.querySelector(`.st-key-${key.trim().replace(/[^a-zA-Z0-9_-]/g, "-")} .js-plotly-plot`);
+const plotOf = (name) => document.querySelector(`.${name} .js-plotly-plot`);
 
 /**
  * Plotly saves a file by clicking a link of its own in the document: Streamlit would take that for a click outside the

@@ -281,7 +281,7 @@ def _word_and_depth(context: CheckContext) -> tuple[str, int]:
 
 @record(
     "reads the sentences",
-    lambda context: len(_word_places(context)),
+    lambda context: sum(bool(line.strip()) for line in context.choices["sentences"].splitlines()),
     lambda context: (_word_places(context), _word_and_depth(context)),
 )
 def _meanings(context: CheckContext, _: Progress) -> Meanings:

@@ -21,7 +21,7 @@ POPOVER_HEIGHT = 480  # pixels
 
 queries: Param[list[int]] = Param("cut_from", list, widget="multiselect", **TEXTS.control("cut_from"))
 keys: Param[list[int]] = Param("cut_to", list, widget="multiselect", **TEXTS.control("cut_to"))
-scope = select("cut_in", **TEXTS.control("cut_in"))
+scope = select("cut_in", ("heads", "layer", "all"), **TEXTS.control("cut_in"))
 remainder = select("cut_rest", **TEXTS.control("cut_rest"))
 
 

@@ -97,12 +97,12 @@ class SelectedMaps:
     @property
     def choice(self) -> ViewChoice:
         """The layer, heads and tokens of the large view; the head that stands out if none was selected."""
-        return view_choice(_first_head(self))
+        return view_choice(partial(_first_head, self))
 
     @property
     def limit(self) -> float:
         """The value of the thickest curve: 1 for attention, and for other quantities the largest of all heads."""
-        return curve_limit(self.values, self.quantity)
+        return _limit(self, self.quantity)
 
     def thumbnails(self, size: int) -> Thumbnails:
         """Return small maps of all heads between pieces. size: maximum of rows and columns."""
@@ -146,9 +146,11 @@ class SelectedMaps:
         if combination is not None and combination.weights:
             pairs = zip(choice.heads, combination.weights, strict=True)
             combination = replace(combination, weights=tuple(weight for head, weight in pairs if head in existing))
-        drawn_view = replace(self.map_view, layer=choice.layer, heads=existing, kept_share=choice.kept_share)
         return replace(
-            drawn_view,
+            self.map_view,
+            layer=choice.layer,
+            heads=existing,
+            kept_share=choice.kept_share,
             renormalise=self.is_renormalised,
             combination=combination,
             side=choice.side,
@@ -220,6 +222,11 @@ def _first_head(maps: SelectedMaps) -> Head | None:
         scores = scores if gate_gradient is None else scores * np.abs(np.nan_to_num(gate_gradient))
     layer, head = np.unravel_index(scores.argmax(), scores.shape)
     return (int(layer), int(head)) if scores.any() else None
+
+
+@cached
+def _limit(maps: SelectedMaps, quantity: str) -> float:
+    return curve_limit(maps.values, quantity)
 
 
 @cached

@@ -35,6 +35,7 @@ from viz_app.pages.causes import (
 )
 from viz_app.pages.causes.patches import (
     RANDOM_TEXTS,
+    SWAPS,
     Patching,
     estimate_places,
     is_close,
@@ -43,7 +44,6 @@ from viz_app.pages.causes.patches import (
     patch_random_texts,
     predict_patched,
     selected_patching,
-    swapped_text,
 )
 from viz_app.shell.address import end_run
 from viz_app.shell.change import nsp_change, replaced_change, set_reference_texts, word_change
@@ -52,6 +52,7 @@ from viz_app.shell.edits import keep_patch
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.selection import is_current_example, open_example_text
+from viz_app.shell.swaps import swap_word
 from viz_app.shell.target import answer_name, show_missing_target
 from viz_app.shell.view import View, add_file, chart, write_heading, write_note
 from viz_app.shell.work import confirm, wait_for
@@ -67,7 +68,8 @@ def draw(page: View) -> None:
     """Draw the effect of patching each part of the source into the text, and the selected patch in detail."""
     selection = selection_without_patches(page, TEXTS["without_patch"])
     if selection.target is not None and source.value in ("", st.session_state.get(PROPOSED_SOURCE)):
-        source.set(SOURCE if is_current_example(EXAMPLE) else swapped_text(selection))
+        swapped = swap_word(selection.original, selection.masked_words, SWAPS) or ""
+        source.set(SOURCE if is_current_example(EXAMPLE) else swapped)
         st.session_state[PROPOSED_SOURCE] = source.value
     with page.controls():
         _draw_controls(page, selection.encoding)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -219,18 +218,6 @@ def is_small(patches: Patches, band: PatchBand) -> bool:
     return bool(np.nanmedian(moves) > NOISE_SHARE * abs(patches.source_value - patches.base_value))
 
 
-def swapped_text(selection: Selection) -> str:
-    """Return the text with one word swapped, such as “man” for “woman”; empty if it has none of these words."""
-    original, masked = selection.original, set(selection.encoding.mask_positions)
-    for span in re.finditer(r"\w+", original.text):
-        swap = SWAPS.get(span[0].lower())
-        number = len(re.findall(r"\w+|[^\w\s]", original.text[: span.start()]))
-        if swap is not None and not masked & set(original.pieces_of(number)):
-            swap = swap.capitalize() if span[0][0].isupper() else swap
-            return original.text[: span.start()] + swap + original.text[span.end() :]
-    return ""
-
-
 def selected_patching(selection: Selection) -> Patching:
     """Return source and text in the selected direction. In a typed source, the same words are masked as in the text.
 
@@ -250,7 +237,5 @@ def _read_source(selection: Selection) -> Source:
     if origin.value == "noise":
         return Noised(encoding, noise.value)
     tokenizer, max_length = selection.loaded.tokenizer, selection.loaded.config.max_position_embeddings
-    tokens = zip(encoding.words, encoding.tokens, original.tokens, strict=True)
-    masked = {word for word, token, original_token in tokens if word is not None and token != original_token}
     typed_source = tokenizer.encode(source.value, original.pair, max_length=max_length)
-    return mask_same_words(tokenizer, typed_source, original, masked)
+    return mask_same_words(tokenizer, typed_source, original, selection.masked_words)

@@ -198,7 +198,7 @@ def _draw_heads(sides: Sides, drawn_view: str) -> None:
 
 def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> None:
     """Draw the difference of every head. existing: (layer, head), the heads that both runs have."""
-    choice, largest = view_choice(summary.first), summary.largest
+    choice, largest = view_choice(lambda: summary.first), summary.largest
     layers, heads = largest.shape
 
     def title(layer: int, head: int) -> str:
@@ -227,7 +227,7 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
 
 def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
     """Draw the difference of the selected heads of a layer."""
-    choice, existing = view_choice(summary.first), comparison.existing_heads
+    choice, existing = view_choice(lambda: summary.first), comparison.existing_heads
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     if existing[choice.layer, choice.heads[0]]:
         st.markdown(_result_sentence(comparison, choice, before[0], after[0]))
@@ -267,7 +267,7 @@ def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndar
 def _draw_export(sides: Sides) -> None:
     """Draw the files of the visible heads and of the list in Export."""
     comparison, summary = sides.comparison(), sides.summary()
-    choice, existing = view_choice(summary.first), comparison.existing_heads
+    choice, existing = view_choice(lambda: summary.first), comparison.existing_heads
     exported_view = MapView(
         comparison.quantity,
         layer=choice.layer,

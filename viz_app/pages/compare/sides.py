@@ -9,21 +9,16 @@ import streamlit as st
 from bert_core.analysis.causes import mask_same_words
 from bert_core.loading import LoadedModel
 from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text
-from viz_app.pages.compare.swaps import guessed_text, swap_word
+from viz_app.pages.compare.swaps import SWAPS, guessed_text
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import models_on_offer, shown_name
 from viz_app.shell.models import loaded_model
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
+from viz_app.shell.swaps import swap_word
 
 PREFILLED = "_prefilled_other"  # session key: the other text that the page filled in last
-
-
-def masked_words(current: Selection) -> tuple[int, ...]:
-    """Return the numbers of the words that were masked by a click."""
-    pieces = zip(current.encoding.words, current.encoding.tokens, current.original.tokens, strict=True)
-    return tuple(sorted({word for word, token, piece in pieces if word is not None and token != piece}))
 
 
 def prefill_other_text(current: Selection) -> None:
@@ -31,8 +26,7 @@ def prefill_other_text(current: Selection) -> None:
     state = st.session_state
     if compared_with.value != "text" or other_text.value.strip() not in ("", state.get(PREFILLED)):
         return
-    masked = masked_words(current)
-    text = swap_word(current.original, masked) or guessed_text(current, masked) or ""
+    text = swap_word(current.original, current.masked_words, SWAPS) or guessed_text(current) or ""
     state[PREFILLED] = text
     other_text.set(text)
 
@@ -76,5 +70,5 @@ def _other_side(current: Selection, loaded: LoadedModel, text: str) -> Selection
     """Return the selection of another text or model, with the same second sentence and the same words masked."""
     tokenizer = loaded.tokenizer
     original = tokenizer.encode(text, current.original.pair, max_length=loaded.config.max_position_embeddings)
-    encoding = mask_same_words(tokenizer, original, current.original, masked_words(current))
+    encoding = mask_same_words(tokenizer, original, current.original, current.masked_words)
     return replace(current, encoding=encoding, original=original, target=None).with_model(loaded)

@@ -67,18 +67,18 @@ def draw(page: View) -> None:
     if run is None:
         _draw_recorded(page, recorded_run())
         return
-    running = run.is_running
-    has_changes = len(run.steps) > 1
+    running, steps = run.is_running, run.steps
+    has_changes = len(steps) > 1
     with page.figure():
         if has_changes:
-            step, result = _draw_step(run.steps)
+            step, result = _draw_step(steps)
         left, right = st.columns(2, gap="large")
     with right if current_look().lecture else left:
-        frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(run.steps))
+        frame.fragment(_draw_run, run_every=REFRESH_SECONDS if running else None)(run, running, len(steps))
     page.read(TEXTS["reading"], TEXTS["misleads"])
     if has_changes:
         try:
-            changes = load_comparison(run, run.steps, step)
+            changes = load_comparison(run, steps, step)
         except (Refused, OSError):
             if tuned_step.value in run.steps:
                 raise

@@ -10,7 +10,7 @@ from bert_core.tokenizer import Encoding, Tokenizer
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, short_names
 from viz_app.pages.finetune import TEXTS, words_of
 from viz_app.pages.finetune.changes import StepComparison, equal_word_shares, read_layers
-from viz_app.shell.view import MISLEADS, READING, chart, write_heading, write_line, write_note
+from viz_app.shell.view import chart, how_to_read, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
 MIN_COLOUR_RANGE = 0.05  # nats
@@ -38,7 +38,7 @@ def draw_words(changes: StepComparison, encoding: Encoding, *, quick: float) -> 
         if shares is not None:
             _draw_shares(changes, shares)
     with reading:
-        write_note(f"{READING} {TEXTS['words_reading']} {MISLEADS} {TEXTS['words_misleads']}")
+        write_note(how_to_read(TEXTS["words_reading"], TEXTS["words_misleads"]))
 
 
 def _draw_grid(change: LensChange, tokenizer: Tokenizer, number: int, words: np.ndarray) -> None:

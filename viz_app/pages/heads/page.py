@@ -34,7 +34,7 @@ from viz_app.shell.heads import head_title, open_head, switch_heads
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.view import View, chart, write_heading, write_note
+from viz_app.shell.view import View, chart, how_to_read, write_heading, write_note
 
 MAX_MASKS = 3  # masked positions whose predictions are drawn
 COLOURS = TEXTS.options("controls.colour.options")
@@ -219,9 +219,7 @@ def _draw_agreement(estimated: np.ndarray, measured: np.ndarray) -> None:
         selection_mode="points",
         alt=f"Estimated against measured contribution of every head, rank correlation {rank:.2f}",
     )
-    write_note(
-        f"**How to read this:** {TEXTS['agreement.reading']} **How it can mislead:** {TEXTS['agreement.misleads']}"
-    )
+    write_note(how_to_read(TEXTS["agreement.reading"], TEXTS["agreement.misleads"]))
     if points := st.session_state.sweep.selection.points:
         open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
         frame.go_to("attention")

@@ -38,6 +38,7 @@ from viz_app.pages.images.picture import (
     caption_summary,
     caption_upload,
     composed,
+    heads_label,
     loaded_captioner,
     scene_from,
     word_finding,
@@ -142,13 +143,12 @@ def _draw_maps(page: View, captioned: CaptionedPicture, index: int, head: Head |
     image, word = captioned.run.image, captioned.run.words[index]
     maps, head_maps = caption_maps(captioned.run, heat.value), captioned.heads(heat.value, index)
     outlines = captioned.outlines(index) if boxes.value else []
-    heads_label = "all heads" if head is None else f"L{head[0]} H{head[1]}"
     whole, detail = page.figure().columns([4, 5.6] if current_look().lecture else [6, 4.4], gap="medium")
     with whole:
         chart(
             picture_heat(image, captioned.heat(heat.value, index, head), outlines, signed=maps.signed, unit=maps.unit),
             key="heat_chart",
-            alt=f"{UNITS[heat.value].capitalize()} over the patches for the word {word}, {heads_label}",
+            alt=f"{UNITS[heat.value].capitalize()} over the patches for the word {word}, {heads_label(head)}",
         )
     with detail:
         write_line(word_finding(captioned, heat.value, index, head))

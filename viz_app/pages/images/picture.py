@@ -213,13 +213,18 @@ def caption_summary(captioned: CaptionedPicture) -> str:
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
 
 
+def heads_label(head: Head | None) -> str:
+    """Return the name of a head, or that of all heads together for None."""
+    return "all heads" if head is None else f"L{head[0]} H{head[1]}"
+
+
 def word_finding(captioned: CaptionedPicture, quantity: str, word: int, head: Head | None) -> str:
     """Return one sentence in Markdown on where the heads attend for a word: its probability and its strongest patch."""
     run, values, shape = captioned.run, captioned.heat(quantity, word, head), captioned.shape_of(word)
     row, column = np.unravel_index(int(values.argmax()), values.shape)
     unit = UNITS[quantity]
     name = f"**“{escape_markdown(run.words[word])}”** (probability {two_digits(run.probabilities[word])})"
-    heads = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+    heads = heads_label(head)
     peak = f"strongest at row {row}, column {column}"
     if shape is None or quantity == "gradient":
         return f"For {name}, {unit} of {heads} is {peak}: {two_digits(values.max())}."

@@ -11,11 +11,9 @@ import plotly.graph_objects as go
 from bert_core.analysis.walks import most_likely_tokens, next_sentence_probability, step_angles
 from bert_core.records import LensRun, ModelRun
 from viz_app.figures.stages import OUTPUT_WIDTH, PassColumns, pass_overview
-from viz_app.pages.inside.stages import MAX_WORDS, StageInput
-from viz_app.shell.markdown import escape_markdown
+from viz_app.pages.inside.stages import MAX_WORDS, STAGES, StageInput
+from viz_app.shell.markdown import quoted
 
-ATTENTION_STAGES = ("qkv", "scores", "mask", "softmax", "context")
-LAYER_STAGES = (*ATTENTION_STAGES, "output", "feed_forward", "next")
 COLUMN_OF = {"pieces": -1, "embeddings": 0, "norm": 0}  # of the stages before the layers
 OUTPUT_WORDS = 3
 
@@ -35,9 +33,14 @@ class Overview:
         return len(self.run.attention)
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """The controls that affect the selected stage; those of attention need a head, those of a layer its number."""
+        return STAGES[self.stage].needs
+
+    @property
     def token(self) -> str:
         """The selected token in Markdown, with its position."""
-        return f"“{escape_markdown(self.view.labels[self.view.query])}” ({self.view.query})"
+        return quoted(self.view.labels[self.view.query], self.view.query)
 
     def attention(self) -> np.ndarray:
         """Return the attention weights (layer, key) of the selected token: those of the heads that are on, averaged.
@@ -47,7 +50,7 @@ class Overview:
         weights = self.run.attention[:, :, self.view.query]
         existing = np.maximum(np.isfinite(weights).all(-1).sum(-1), 1)
         means = (np.nan_to_num(weights) * self.run.head_mask[..., None]).sum(1) / existing[:, None]
-        if self.stage in ATTENTION_STAGES:
+        if "head" in self.needs:
             layer = self.view.trace.layer
             means[layer] = np.nan_to_num(weights[layer, self.view.head])
         selected: np.ndarray = means
@@ -69,9 +72,9 @@ class Overview:
     def highlight(self) -> tuple[float, float]:
         """Return the left and right end of the columns of the selected stage."""
         layer = self.view.trace.layer
-        if self.stage in ATTENTION_STAGES:
+        if "head" in self.needs:
             return layer + 0.3, layer + 0.7
-        if self.stage in LAYER_STAGES:
+        if "layer" in self.needs:
             return layer + 0.65, layer + 1.35
         column = COLUMN_OF.get(self.stage, self.layer_count + 1)
         return column - 0.45, column + (OUTPUT_WIDTH - 0.5 if column > self.layer_count else 0.45)
@@ -79,7 +82,7 @@ class Overview:
     def figure(self) -> go.Figure:
         """Draw the overview."""
         encoding, layer = self.view.trace.encoding, self.view.trace.layer
-        head_remark = f"; in L{layer}: H{self.view.head}" if self.stage in ATTENTION_STAGES else ""
+        head_remark = f"; in L{layer}: H{self.view.head}" if "head" in self.needs else ""
         remarks = ("ribbon width: attention,", f"mean of the heads{head_remark}")
         states = self.view.value("hidden_states")[:, : len(encoding)]
         outputs = self.outputs()[:OUTPUT_WORDS]
@@ -90,13 +93,13 @@ class Overview:
     def finding(self) -> str:
         """Return one sentence in Markdown that states what the pass does at the selected token in this stage."""
         layer = self.view.trace.layer
-        if self.stage in ATTENTION_STAGES:
+        if "head" in self.needs:
             weights = self.attention()[layer]
             key = int(weights.argmax())
-            name = escape_markdown(self.view.labels[key])
+            name = quoted(self.view.labels[key], key)
             place = f"L{layer} H{self.view.head}"
-            return f"In **{place}**, {self.token} attends most to **“{name}” ({key})**, with weight {weights[key]:.2g}."
-        if self.stage in LAYER_STAGES:
+            return f"In **{place}**, {self.token} attends most to **{name}**, with weight {weights[key]:.2g}."
+        if "layer" in self.needs:
             cosine = float(step_angles(self.view.trace)[layer, self.view.query])
             return f"**Layer {layer}** changes the vector of {self.token}: input and output have cosine {cosine:.2g}."
         if self.stage == "pooler" and "nsp_logits" in self.view.trace.values:
@@ -113,9 +116,8 @@ class Overview:
             )
         word, share = readouts[-1]
         depth = next(depth for depth in range(len(readouts)) if all(w == word for w, _ in readouts[depth:]))
-        name = f"**“{escape_markdown(word)}”** ({share:.2g})"
+        name = f"**{quoted(word)}** ({share:.2g})"
         if depth == 0:
             return f"At {self.token} the model predicts {name}; the logit lens reads this word from the embedding on."
-        begin = escape_markdown(readouts[0][0])
-        change = f"reads “{begin}” from the embedding, and the predicted word from L{depth - 1} on"
+        change = f"reads {quoted(readouts[0][0])} from the embedding, and the predicted word from L{depth - 1} on"
         return f"At {self.token} the model predicts {name}. The logit lens {change}."

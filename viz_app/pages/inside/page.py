@@ -21,7 +21,7 @@ from viz_app.pages.inside import (
     stage,
     token,
 )
-from viz_app.pages.inside.overview import LAYER_STAGES, Overview
+from viz_app.pages.inside.overview import Overview
 from viz_app.pages.inside.stages import STAGES, TEXTS, Stage, StageInput, legend
 from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
@@ -171,7 +171,7 @@ def _open_cell(names: Sequence[str], layers: int) -> None:
     token.set(row)
     if 0 < column <= layers:
         _open_layer(column - 1)
-        stage.set(stage.value if stage.value in LAYER_STAGES else "qkv")
+        stage.set(stage.value if "layer" in STAGES[stage.value].needs else "qkv")
     else:
         stage.set(names[-1] if column > layers else "embeddings" if column == 0 else "pieces")
 

@@ -9,10 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.kinds import KindFigures, kind_figures, kind_names
 from viz_app.pages.layers import TEXTS
-from viz_app.pages.layers.shared import add_numbers, draw_lines, draw_result
+from viz_app.pages.layers.shared import draw_lines
+from viz_app.shell.downloads import add_numbers
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.view import View
+from viz_app.shell.view import View, write_result
 
 
 def draw(page: View, row: DeltaGenerator) -> None:
@@ -23,7 +24,7 @@ def draw(page: View, row: DeltaGenerator) -> None:
     names = kind_names(selection.encoding.special_tokens)
     present = _present(figures, names)
     with page.figure():
-        draw_result(*_describe_largest_share(figures, names))
+        write_result(*_describe_largest_share(figures, names))
         left, right = st.columns(2, gap="medium")
         with left:
             share = {f"{names[n]} ({figures.tokens[n]:.0%} of tokens)": figures.share[:, n] for n in present}

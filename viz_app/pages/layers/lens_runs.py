@@ -17,11 +17,12 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, short_names
 from viz_app.figures.stages import window
 from viz_app.pages.layers import EXAMPLE, TEXTS, cell, lens
-from viz_app.pages.layers.shared import add_numbers, draw_result, quote
+from viz_app.shell.downloads import add_numbers
 from viz_app.shell.lenses import has_translators, translators_of
-from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.markdown import escape_markdown, quoted, quoted_without_terms, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection, is_current_example
+from viz_app.shell.view import write_result
 from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, confirm, estimate_seconds, wait_for, work
 
 WORDS_PER_CELL = 12
@@ -135,22 +136,15 @@ def lens_columns(selection: Selection, positions: Sequence[int], tuned: bool) ->
 def draw_settling(selection: Selection, run: LensRun, position: int) -> None:
     """Write from which depth on the final word at a position ranks first, and what is surprising about the example."""
     encoding, names, row = selection.encoding, depth_names(len(run.top)), run.positions.index(position)
-    settled, word = int(settled_depth(run.final_rank)[row]), _heading_word(selection.word(int(run.final[row])))
+    settled, word = int(settled_depth(run.final_rank)[row]), quoted(selection.word(int(run.final[row])))
     masked = encoding.masked_piece(position)
-    place = (
-        f"position {position}" if masked is None else f"position {position}, where {_heading_word(masked)} is masked"
-    )
+    place = f"position {position}" if masked is None else f"position {position}, where {quoted(masked)} is masked"
     if settled == 0:
         heading, line = f"{word} ranks first at every depth ({place})", "The embeddings already predict it."
     else:
         heading = f"{word} ranks first {names[settled]} ({place})"
         first_words = [selection.word(int(run.top[depth, row, 0])) for depth in range(settled)]
         changes = [word for depth, word in enumerate(first_words) if depth == 0 or word != first_words[depth - 1]]
-        line = f"Before that, the lens predicts {' → '.join(map(quote, changes[-MAX_WORD_CHANGES:]))}."
+        line = f"Before that, the lens predicts {' → '.join(map(quoted_without_terms, changes[-MAX_WORD_CHANGES:]))}."
     has_remark = is_current_example(EXAMPLE) and position in encoding.mask_positions
-    draw_result(heading, f"{line} {EXAMPLE.remark}" if has_remark else line)
-
-
-def _heading_word(word: str) -> str:
-    """Return a word in quotation marks, for a heading, in which no term is explained."""
-    return f"“{escape_markdown(word)}”"
+    write_result(heading, f"{line} {EXAMPLE.remark}" if has_remark else line)

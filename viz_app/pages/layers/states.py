@@ -16,11 +16,12 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, state_map
 from viz_app.pages.layers import TEXTS, projection
-from viz_app.pages.layers.shared import add_numbers, draw_result, hidden_states
+from viz_app.pages.layers.shared import hidden_states
 from viz_app.shell.depth import select_depth
+from viz_app.shell.downloads import add_numbers
 from viz_app.shell.markdown import with_help
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart
+from viz_app.shell.view import View, chart, write_result
 from viz_app.shell.work import wait_for, work
 
 NEIGHBOURS_SECONDS = 5.0  # of a layout by neighbours, most of it for the compilation of UMAP
@@ -48,9 +49,9 @@ def draw(page: View, row: DeltaGenerator) -> None:
     with page.figure():
         if by_axes:
             variance = _principal_plane(selection).explained_variance[depth]
-            draw_result(f"Two directions have {variance:.0%} of the variance of the hidden states {name}", "")
+            write_result(f"Two directions have {variance:.0%} of the variance of the hidden states {name}", "")
         else:
-            draw_result(f"Hidden states {name}, laid out by similarity", NEIGHBOURS)
+            write_result(f"Hidden states {name}, laid out by similarity", NEIGHBOURS)
         figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
         chart(figure, key="plane", alt=f"Hidden states of {len(encoding)} tokens in a plane, {name}")
     add_numbers("states", lambda: _columns(selection, by_axes))

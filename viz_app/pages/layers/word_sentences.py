@@ -15,12 +15,13 @@ from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
 from viz_app.figures.style import current_look, two_digits
 from viz_app.pages.layers import COMMON_WORD, SENTENCES, TEXTS, common_word, sentences
-from viz_app.pages.layers.shared import add_numbers, draw_lines, draw_result, hidden_states
+from viz_app.pages.layers.shared import draw_lines, hidden_states
 from viz_app.shell.controls import example_button
 from viz_app.shell.depth import select_depth
-from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
+from viz_app.shell.downloads import add_numbers
+from viz_app.shell.markdown import quoted, quoted_without_terms, with_help
 from viz_app.shell.selection import Selection
-from viz_app.shell.view import View, chart
+from viz_app.shell.view import View, chart, write_result
 from viz_app.shell.work import wait_for
 
 MAX_SENTENCES, MAX_SENTENCE_CHARACTERS = 20, 2_000
@@ -38,7 +39,7 @@ def draw(page: View, row: DeltaGenerator) -> None:
             depth = select_depth(len(similarities.cosines))
         name = depth_names(len(similarities.cosines))[depth]
         with page.figure():
-            draw_result(*_describe(similarities, word, depth, name))
+            write_result(*_describe(similarities, word, depth, name))
     left, right = page.figure().columns([3, 2], gap="medium")
     # In a lecture the height of the window is for the figures.
     lecture = current_look().lecture
@@ -57,8 +58,8 @@ def draw(page: View, row: DeltaGenerator) -> None:
             return
         for number, encoding in enumerate(_encode(selection, lines), start=1):
             if not _occurrences(encoding, word):
-                quoted = protect_terms(escape_markdown(word.strip()))
-                st.warning(with_help(f"Sentence {number} does not contain “{quoted}” and is left out."))
+                missing = quoted_without_terms(word.strip())
+                st.warning(with_help(f"Sentence {number} does not contain {missing} and is left out."))
         if similarities is not None:
             alt = f"Cosine similarity of {len(similarities.labels)} occurrences, {name}"
             chart(similarity_matrix(similarities.cosines[depth], similarities.labels), key="similar", alt=alt)
@@ -96,7 +97,7 @@ def _describe(similarities: Similarities, word: str, depth: int, name: str) -> t
         return f"{pair[0] + 1} and {pair[1] + 1} (cosine {two_digits(cosines[pair])})"
 
     ordered = sorted(similarities.pairs, key=cosines.__getitem__)
-    heading = f"“{escape_markdown(word.strip())}” {name}: most similar in {pair_text(ordered[-1])}"
+    heading = f"{quoted(word.strip())} {name}: most similar in {pair_text(ordered[-1])}"
     if len(ordered) > 1:
         heading += f", least in {pair_text(ordered[0])}"
     return heading, f"Any two words have a mean cosine of {two_digits(similarities.any_words[depth])} there."

@@ -20,7 +20,7 @@ from viz_app.pages.layers.lens_runs import (
     select_lens,
     selected_cell,
 )
-from viz_app.pages.layers.shared import quote
+from viz_app.shell.markdown import quoted_without_terms
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, write_line, write_note
 
@@ -128,12 +128,14 @@ def _draw_distribution(selection: Selection, run: LensRun, depth: int, position:
     encoding, row, name = selection.encoding, run.positions.index(position), depth_names(len(run.top))[depth]
     shown = slice(LECTURE_WORDS if current_look().lecture else None)
     probabilities: np.ndarray = run.probabilities[depth, row, shown]
-    first = quote(selection.word(int(run.top[depth, row, 0])))
+    first = quoted_without_terms(selection.word(int(run.top[depth, row, 0])))
     final, original = selection.word(int(run.final[row])), selection.word(run.followed[row])
-    rank = f"The final prediction {quote(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
+    rank = (
+        f"The final prediction {quoted_without_terms(final)} ranks **{ordinal(int(run.final_rank[depth, row]))}** here"
+    )
     if original not in (final, encoding.special_tokens.mask):  # a mask that was typed replaces no word
         original_rank = ordinal(int(run.followed_rank[depth, row]))
-        rank += f"; {quote(original)}, the word of the text, ranks **{original_rank}**"
+        rank += f"; {quoted_without_terms(original)}, the word of the text, ranks **{original_rank}**"
     write_line(
         f"**{first} has probability {two_digits(float(probabilities[0]))} {name}.** {rank}. KL divergence: "
         f"{run.divergence[depth, row]:.2f} nats; entropy: {run.entropy[depth, row]:.2f} nats."

@@ -14,7 +14,7 @@ from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppres
 from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, promoted_words, suppress_neurons
 from bert_core.tokenizer import Encoding
-from viz_app.shell.lenses import has_translators, translators_of
+from viz_app.shell.lenses import translators_of
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import cached, estimate_seconds, wait_for, work
 
@@ -47,10 +47,15 @@ def strongest(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, ran
 
 
 @work("{model}: promoted words")
-def strongest_words(model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, ranked: str) -> np.ndarray:
-    """Return the word (layer, token) that the strongest neuron of each layer promotes at each token; -1 for none."""
+def strongest_words(
+    model: LoadedModel, encoding: Encoding, head_mask: np.ndarray, ranked: str, tuned: bool
+) -> np.ndarray:
+    """Return the word (layer, token) that the strongest neuron of each layer promotes at each token; -1 for none.
+
+    tuned: whether the tuned lens reads them, else the logit lens.
+    """
     neurons = strongest(model, encoding, head_mask, ranked).neurons[..., 0]
-    translators = translators_of(model) if has_translators(model) else None
+    translators = translators_of(model) if tuned else None
     return promoted_words(model, encoding, neurons, translators=translators, head_mask=head_mask)
 
 

@@ -12,6 +12,7 @@ from bert_core.edits import ScaledNeuron
 from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Target
 from bert_core.refused import Refused
 from viz_app.export.neurons import neuron_columns
+from viz_app.export.profiles import neuron_name
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import value_bars
 from viz_app.figures.neurons import neuron_map
@@ -76,6 +77,11 @@ def _read(selection: Selection) -> NeuronRun:
     return wait_for(activations.read_activations(*inputs(selection)))
 
 
+def _peak(selection: Selection, layer: int, number: int) -> int:
+    """Return the position where the activation of a neuron has the largest magnitude."""
+    return int(np.abs(_read(selection).activations[layer, :, number]).argmax())
+
+
 def _current_cell(selection: Selection) -> tuple[int, int]:
     """Return layer and position of the selected cell, else of the selected neuron, else the gap in the last layer."""
     layers, tokens = len(selection.head_mask), len(selection.encoding)
@@ -84,7 +90,7 @@ def _current_cell(selection: Selection) -> tuple[int, int]:
         return cell
     selected = _selected_neuron(selection)
     if selected is not None:
-        return selected[0], int(np.abs(_read(selection).activations[selected[0], :, selected[1]]).argmax())
+        return selected[0], _peak(selection, *selected)
     return layers - 1, next(iter(selection.encoding.mask_positions), min(1, tokens - 1))
 
 
@@ -106,7 +112,8 @@ def _draw_map(selection: Selection, layer: int, position: int) -> None:
     row_labels, column_labels = encoding.labels[rows], [f"L{number}" for number in range(len(values[0]))]
     words = None
     if selection.loaded.has_head("words"):
-        numbers_of_words = wait_for(activations.strongest_words(*inputs(selection), ranked.value)).T[rows]
+        tuned = has_translators(selection.loaded)
+        numbers_of_words = wait_for(activations.strongest_words(*inputs(selection), ranked.value, tuned)).T[rows]
         words = [["" if word < 0 else selection.word(word) for word in line] for line in numbers_of_words.tolist()]
     not_special = [not special for special in encoding.special]
     figure = neuron_map(
@@ -174,8 +181,8 @@ def _join_words(selection: Selection, pieces: np.ndarray) -> str:
 def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
     """Draw the words that a neuron promotes most, and its activations along the text."""
     encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
-    peak = int(np.abs(values).argmax())
-    write_heading(TEXTS["heading"].format(layer=layer, neuron=number))
+    peak = _peak(selection, layer, number)
+    write_heading(neuron_name(layer, number))
     place = {"activation": two_digits(float(values[peak])), "token": escape_markdown(encoding.labels[peak])}
     lenses = list(_lenses(selection, layer).values())
     if lenses:
@@ -203,13 +210,12 @@ def _word_texts(selection: Selection, words: NeuronWords, count: int) -> dict[st
 
 def _draw_lenses(selection: Selection, layer: int, number: int) -> None:
     """Write the words that a neuron promotes and suppresses by each lens, at one token and on average."""
-    encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
-    peak, lenses = int(np.abs(values).argmax()), _lenses(selection, layer)
+    peak, lenses = _peak(selection, layer, number), _lenses(selection, layer)
     if not lenses:
         write_note(TEXTS["no_mlm"])
         return
-    token = protect_terms(escape_markdown(encoding.labels[peak]))
-    write_heading(TEXTS["heading"].format(layer=layer, neuron=number))
+    token = protect_terms(escape_markdown(selection.encoding.labels[peak]))
+    write_heading(neuron_name(layer, number))
     for column, (name, tuned) in zip(st.columns(2, gap="medium"), lenses.items(), strict=False):
         with column:
             for text, positions in (("lens_token", [peak]), ("lens_mean", None)):
@@ -248,7 +254,7 @@ def _draw_attribution(selection: Selection, layer: int, number: int) -> None:
         return
     scores = result.neuron_scores
     pairs = [divmod(index, scores.shape[1]) for index in _strongest_first(scores)[:SCORED_NEURONS]]
-    names, values = [f"L{row} neuron {column}" for row, column in pairs], [float(scores[pair]) for pair in pairs]
+    names, values = [neuron_name(*pair) for pair in pairs], [float(scores[pair]) for pair in pairs]
     row = pairs.index((layer, number)) if (layer, number) in pairs else None
     figure = value_bars(names, values, title=target.target_kind.unit, selected=row)
     chart(figure, key="neuron_scores", alt=f"The {len(pairs)} neurons with the largest attributions", grows=False)

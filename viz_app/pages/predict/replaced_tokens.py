@@ -18,7 +18,7 @@ from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import set_target
-from viz_app.shell.view import View, chart
+from viz_app.shell.view import View, chart, lazy_expander
 
 MAX_BARS = 6
 
@@ -50,7 +50,7 @@ def draw_replaced(page: View, run: ModelRun) -> None:
     with answer:
         _write_answer(selection, probabilities, positions[0])
     page.read(TEXTS["replaced.reading"], TEXTS["replaced.misleads"])
-    with st.expander("All numbers", key="open_replaced", on_change="rerun") as expander:
+    with lazy_expander("replaced", "All numbers") as expander:
         if expander.open:
             rows = np.flatnonzero(~np.array(encoding.special)).tolist()
             tokens = [encoding.labels[position] for position in rows]

@@ -17,7 +17,7 @@ from viz_app.shell import downloads, frame
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import set_target
-from viz_app.shell.view import View, chart, write_note
+from viz_app.shell.view import View, chart, lazy_expander, write_note
 
 MAX_TAGS = 6
 MAX_NAMED_SPANS = 3  # in the sentence on spans that have no begin tag
@@ -137,7 +137,7 @@ def _explain_label(selection: Selection, position: int, key: str) -> None:
 
 def _draw_table(words: Sequence[TaggedWord], tags: TagPrediction) -> None:
     """Draw the most likely tags of every word as a table, once it is opened."""
-    with st.expander("All words", key="open_tags", on_change="rerun") as expander:
+    with lazy_expander("tags", "All words") as expander:
         if not expander.open:
             return
         columns: dict[str, list[object]] = {"word": [word.text for word in words]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,11 +57,12 @@ def draw(page: View) -> None:
             types = ["csv", "conllu", "txt"]
             upload = file_control(st, TEXTS["upload_label"], "labelled_words", types=types, megabytes=5)
             write_note(TEXTS["upload_format"])
-        name = label(options=list(BUNDLED) if upload is None else labels_of(LabelledFile(upload)))
-        file = BUNDLED[name] if upload is None else LabelledFile(upload)
-        settings = ProbeSettings(seeds=seeds.value, words=MAX_WORDS, erase=erase())
+        own = None if upload is None else LabelledFile(upload)
+        name = label(options=list(BUNDLED) if own is None else labels_of(own))
+        file = own or BUNDLED[name]
+        erase()
         with page.options(seeds):
-            settings = replace(settings, seeds=seeds())
+            settings = ProbeSettings(seeds=seeds(), words=MAX_WORDS, erase=erase.value)
     recorded = _recorded(selection, file, name, settings)
     left, right = page.figure().columns([3, 2], gap="large")
     with right:

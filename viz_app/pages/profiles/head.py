@@ -13,7 +13,7 @@ from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import coloured_sentences, figures_in_words, in_words, profile_name
 from viz_app.pages.profiles import FIRST_HEAD, TEXTS, hidden, parts, whole
-from viz_app.pages.profiles.parts import SimilarTable
+from viz_app.pages.profiles.parts import ExtraTables, SimilarTable
 from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.heads import choose_head, existing_heads, set_head
@@ -93,7 +93,6 @@ def draw_sentences(profiles: Profiles, profile: HeadProfile) -> None:
         profile,
         TEXTS["head.sentences"],
         lambda example: (f"{example.share:.0%}", example.share),
-        profile.examples_of_tenth,
     )
     if figures := figures_in_words(profiles, profile):
         write_note(escape_markdown(figures))
@@ -104,13 +103,13 @@ def draw_bars(profile: HeadProfile) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = parts.select_aspect(profile.bars)
         bars = profile.bars if whole() else profile.active
-    parts.draw_bars(name, bars, profile, "head")
+    parts.draw_bars(name, bars, profile)
 
 
-def tables(profiles: Profiles, profile: HeadProfile) -> list[SimilarTable]:
+def tables(profiles: Profiles, profile: HeadProfile) -> tuple[SimilarTable, ExtraTables]:
     """Return the table of similar heads."""
     texts = TEXTS["head.similar_title"], TEXTS["head.similar"]
-    return [SimilarTable(*texts, ("head", "same key"), set_head, form="percent")]
+    return SimilarTable(*texts, ("head", "same key"), set_head, form="percent"), {}
 
 
 def draw_link(profile: HeadProfile, model: LoadedModel) -> None:

@@ -11,7 +11,7 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import NeuronProfile, Profiles
 from viz_app.export.profiles import GROUP_NAMES, neuron_in_words, profile_name
 from viz_app.pages.profiles import TEXTS, counted, firing, parts
-from viz_app.pages.profiles.parts import SimilarTable, reset_aspect
+from viz_app.pages.profiles.parts import ExtraTables, SimilarTable, reset_aspect
 from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
 from viz_app.shell.view import View, write_line, write_note
@@ -26,7 +26,7 @@ def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any,
         raise Refused(TEXTS["no_neurons"])
     by_excess = sorted(profiles.neurons, key=_excess, reverse=True)
     labels = {(profile.layer, profile.neuron): _label(profile) for profile in by_excess}
-    neuron = parts.select_listed(firing, labels, row, first=next(iter(labels)), on_change=reset_aspect)
+    neuron = parts.select_listed(firing, labels, row, first=lambda: next(iter(labels)), on_change=reset_aspect)
     profile = profiles.find_neuron(*neuron)
     if counted.value == "corpus":
         with place:
@@ -67,7 +67,6 @@ def draw_sentences(profiles: Profiles, profile: NeuronProfile) -> None:
         profile,
         TEXTS["neuron.sentences"],
         lambda example: (f"{example.value:z.2f}", example.value / top),
-        profile.examples_of_tenth,
     )
 
 
@@ -75,13 +74,13 @@ def draw_bars(profile: NeuronProfile) -> None:
     """Draw the tokens at which the activation of the neuron is largest by a property."""
     groups = profile.distinctive_groups
     name = parts.select_aspect(profile.bars, groups[0][0] if groups else None)
-    parts.draw_bars(name, profile.bars, profile, "neuron")
+    parts.draw_bars(name, profile.bars, profile)
 
 
-def tables(profiles: Profiles, profile: NeuronProfile) -> list[SimilarTable]:
+def tables(profiles: Profiles, profile: NeuronProfile) -> tuple[SimilarTable, ExtraTables]:
     """Return the table of similar neurons."""
     texts = TEXTS["neuron.similar_title"], TEXTS["neuron.similar"]
-    return [SimilarTable(*texts, ("neuron", "correlation"), _select)]
+    return SimilarTable(*texts, ("neuron", "correlation"), _select), {}
 
 
 def draw_link(profile: NeuronProfile, model: LoadedModel) -> None:

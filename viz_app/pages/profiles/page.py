@@ -7,7 +7,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
-from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_name, profile_page
+from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_page, profile_title
 from viz_app.export.tables import labelled_csv
 from viz_app.pages.profiles import TEXTS, counted, head, hidden, neuron, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
@@ -46,14 +46,14 @@ def draw(page: View) -> None:
         end_run()
     is_hidden = kind is head and hidden.value
     with left:
-        write_heading(escape_markdown(f"“{profile.piece}”" if kind is token else profile_name(profile)))
+        write_heading(escape_markdown(profile_title(profile)))
         kind.draw_sentences(profiles, profile)
         corpus = escape_markdown(profiles.corpus_name)
         write_note(TEXTS["corpus"].format(corpus=corpus, tokens=profile.tokens))
     if not is_hidden:
         with place:
             kind.draw_bars(profile)
-        draw_tables(profile, kind.tables(profiles, profile))
+        draw_tables(profile, *kind.tables(profiles, profile))
     page.read(PROFILE_KINDS[type(profile)].reading)
     name = file_name(profiles, profile)
     add_file("This profile (CSV)", lambda: labelled_csv(profile_columns([profile])), f"{name}.csv")

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from bert_core.studies.profiles import GroupShare, HeadExample, TokenExample
+from bert_core.studies.profiles import GroupShare
 from viz_app.export.profiles import (
     BAR_NAMES,
     PROFILE_KINDS,
@@ -23,10 +23,12 @@ from viz_app.export.profiles import (
     tenth_names,
 )
 from viz_app.figures.profiles import share_bars
-from viz_app.pages.profiles import ASPECTS, TEXTS, aspect, tenth
+from viz_app.pages.profiles import ASPECTS, TEXTS, aspect, profile_of, tenth
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import Param
 from viz_app.shell.view import chart, write_note
+
+ExtraTables = Mapping[str, Sequence[Mapping[str, object]]]  # rows by the title of a table
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,10 @@ def reset_aspect() -> None:
 
 
 def draw_bars(
-    name: str, bars: Mapping[str, Sequence[GroupShare]], profile: Profile, texts: str, *, is_cosine: bool = False
+    name: str, bars: Mapping[str, Sequence[GroupShare]], profile: Profile, *, is_cosine: bool = False
 ) -> None:
-    """Draw the shares of an aspect, compared with the baseline.
-
-    texts: section of the texts. is_cosine: whether the shares are cosines.
-    """
+    """Draw the shares of an aspect, compared with the baseline. is_cosine: whether the shares are cosines."""
+    texts = profile_of.value
     legend, title = TEXTS[f"{texts}.bars_of"], TEXTS[f"{texts}.{'cosine_axis' if is_cosine else 'axis'}"]
     form, largest_bars = ".2f" if is_cosine else ".0%", largest(bars[name], name)
     names = [BAR_NAMES.get(bar.name, bar.name) for bar in largest_bars]
@@ -90,40 +90,36 @@ def draw_bars(
     )
 
 
-def draw_sentences(
-    profile: Profile, note: str, write: Callable[[Any], tuple[str, float]], examples: Callable[[int], Sequence[Any]]
-) -> None:
+def draw_sentences(profile: Profile, note: str, write: Callable[[Any], tuple[str, float]]) -> None:
     """Draw the control of the tenth, a note with its limits, and its sentences with coloured tokens.
 
     note: its {low} and {high} are replaced by the limits of the tenth. write: returns the number of an example and its
-    share of the colour scale. examples: returns those of a tenth, from 0.
+    share of the colour scale.
     """
     names = tenth_names(*PROFILE_KINDS[type(profile)].ends)
     number = tenth(format_func=lambda number: names[number - 1]) - 1
     write_note(note.format(low=profile.deciles[number], high=profile.deciles[number + 1]))
-    sentences: Sequence[HeadExample | TokenExample] = examples(number)
+    sentences = profile.examples_of_tenth(number)
     st.html(coloured_sentences(sentences, [write(example) for example in sentences]))
 
 
-def draw_tables(profile: Profile, tables: Sequence[SimilarTable | tuple[str, Sequence[Mapping[str, object]]]]) -> None:
-    """Draw the tables of words and further ones, each in a tab. tables: similar profiles, or a title with rows."""
+def draw_tables(profile: Profile, similar: SimilarTable, extra: ExtraTables) -> None:
+    """Draw the tables of words, of similar profiles, and further ones, each in a tab."""
     titles = PROFILE_KINDS[type(profile)].words
-    names = [table.title if isinstance(table, SimilarTable) else table[0] for table in tables]
-    tabs = st.tabs([*titles, *names])
-    for tab, field in zip(tabs, titles.values(), strict=False):
-        rows = [
-            {**({"from": word.query, "to": word.key} if word.query else {"word": word.key})}
+    tabs = iter(st.tabs([*titles, similar.title, *extra]))
+    for field in titles.values():
+        words = [
+            ({"from": word.query, "to": word.key} if word.query else {"word": word.key})
             | {"times": word.times, "baseline": word.expected}
             for word in getattr(profile, field)
         ]
+        with next(tabs):
+            _draw_table(words, field)
+    with next(tabs):
+        _draw_similar(profile, similar)
+    for tab, rows in zip(tabs, extra.values(), strict=True):
         with tab:
-            _draw_table(rows, field)
-    for tab, table in zip(tabs[len(titles) :], tables, strict=True):
-        with tab:
-            if isinstance(table, SimilarTable):
-                _draw_similar(profile, table)
-            else:
-                _draw_table(table[1], "watched")
+            _draw_table(rows, "watched")
 
 
 def _draw_table(rows: Sequence[Mapping[str, object]], key: str) -> None:
@@ -160,17 +156,17 @@ def select_listed(
     labels: Mapping[Any, str],
     row: Any,
     *,
-    first: Any,
+    first: Callable[[], Any],
     on_change: Callable[[], None] | None = None,
 ) -> Any:
     """Draw the control of a parameter whose values have profiles, and return its value.
 
     Writes a note if the address names a value without a profile, and selects the first. labels: by value. row: the
-    container of the control. first: selected if none is.
+    container of the control. first: returns the value that is selected if none is.
     """
     value = param.value
     if value not in labels:
-        param.set(first)
+        param.set(first())
     selected = param(row, options=list(labels), format_func=labels.__getitem__, on_change=on_change)
     if value and value not in labels:
         name = value if isinstance(value, str) else neuron_name(*value)

@@ -11,7 +11,7 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, TokenProfile
 from viz_app.export.profiles import depth_name, likeness_bars, token_in_words
 from viz_app.pages.profiles import TEXTS, parts, piece, tenth
-from viz_app.pages.profiles.parts import SimilarTable
+from viz_app.pages.profiles.parts import ExtraTables, SimilarTable
 from viz_app.shell import corpus
 from viz_app.shell.examples import Example
 from viz_app.shell.selection import open_example_text
@@ -32,7 +32,7 @@ def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any,
     if not profiles.tokens:
         raise Refused(TEXTS["no_tokens"])
     labels = {token.piece: f"{token.piece} ({token.times:,} times)" for token in profiles.tokens}
-    return profiles.find_token(parts.select_listed(piece, labels, row, first=first_token(profiles)))
+    return profiles.find_token(parts.select_listed(piece, labels, row, first=lambda: first_token(profiles)))
 
 
 def draw_sentences(profiles: Profiles, profile: TokenProfile) -> None:
@@ -43,7 +43,6 @@ def draw_sentences(profiles: Profiles, profile: TokenProfile) -> None:
         profile,
         TEXTS["token.sentences"].replace("{place}", depth_name(profile.depth)),
         lambda example: (f"{example.value:.2f}", (example.value - low) / ((high - low) or 1.0)),
-        profile.examples_of_tenth,
     )
 
 
@@ -51,10 +50,10 @@ def draw_bars(profile: TokenProfile) -> None:
     """Draw the occurrences of the token by a property."""
     bars = {"likeness": likeness_bars(profile), **profile.bars}
     name = parts.select_aspect(bars)
-    parts.draw_bars(name, bars, profile, "token", is_cosine=name == "likeness")
+    parts.draw_bars(name, bars, profile, is_cosine=name == "likeness")
 
 
-def tables(profiles: Profiles, profile: TokenProfile) -> list[Any]:
+def tables(profiles: Profiles, profile: TokenProfile) -> tuple[SimilarTable, ExtraTables]:
     """Return the table of similar tokens, and that of the heads that attend to the token."""
     note = TEXTS["token.similar"].format(place=depth_name(profile.depth))
     pieces = {token.piece for token in profiles.tokens}
@@ -64,7 +63,7 @@ def tables(profiles: Profiles, profile: TokenProfile) -> list[Any]:
         for layer, head, times, expected in profile.watched
     ]
     similar = SimilarTable(TEXTS["token.similar_title"], note, ("token", "cosine"), piece.set, values)
-    return [similar, (TEXTS["token.watched"], watched)]
+    return similar, {TEXTS["token.watched"]: watched}
 
 
 def draw_link(profile: TokenProfile, model: LoadedModel) -> None:

@@ -10,7 +10,6 @@ from viz_app.texts import page_texts
 TEXTS = page_texts("prune")
 # By kind of part, without the random orders, which are the band around the selected one.
 ORDERS = {kind: tuple(name for name in orders if name != "random") for kind, orders in ORDERS_BY_PART.items()}
-FIGURES = TEXTS.control("figure")["options"]
 
 parts = select(
     "parts",

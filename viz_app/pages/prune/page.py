@@ -67,8 +67,11 @@ from viz_app.shell.work import (
     withdraw_request,
 )
 
-LAYER_ORDERS = TEXTS.options("orders") | TEXTS.options("layer_orders")
-ORDER_NAMES = {"heads": TEXTS.options("orders"), "neurons": TEXTS.options("orders"), "layers": LAYER_ORDERS}
+ORDER_NAMES = {
+    "heads": TEXTS.options("orders"),
+    "neurons": TEXTS.options("orders"),
+    "layers": TEXTS.options("orders") | TEXTS.options("layer_orders"),
+}
 UNITS = TEXTS.options("units")
 SCORES = {"loss": "{:.2f}", "mlm": "{:.0%}", "nsp": "{:.0%}"}
 LIMITS = {0.01: "1%", 0.1: "10%", 1.0: "100%"}  # rises of the loss of which the sentence of a curve tells

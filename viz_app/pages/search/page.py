@@ -12,18 +12,18 @@ from bert_core.refused import Refused
 from bert_core.studies.index_reader import Index
 from bert_core.studies.search import CLS_OFFSET, SEP_OFFSET, Match, Matches, ValueShare, search, value_shares
 from bert_core.tokenizer import Encoding
-from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names
 from viz_app.figures.style import current_look, two_digits
 from viz_app.pages.search import EXAMPLE, TEXTS, query_head, query_position, query_token, similarity
 from viz_app.shell import corpus, own_corpus
 from viz_app.shell.depth import select_depth
+from viz_app.shell.downloads import add_numbers
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import set_head
-from viz_app.shell.markdown import escape_markdown, protect_terms, special_tokens, with_help
+from viz_app.shell.markdown import escape_markdown, quoted, quoted_without_terms, special_tokens, with_help
 from viz_app.shell.params import Head
 from viz_app.shell.selection import is_current_example, open_example_text
-from viz_app.shell.view import View, add_file, write_line, write_note
+from viz_app.shell.view import View, write_note, write_result
 from viz_app.shell.work import wait_for, work
 
 TOP = 50
@@ -74,10 +74,10 @@ def draw(page: View) -> None:
         for sentence in matches.broken:
             st.warning(with_help(escape_markdown(sentence)))
         score = "overlap" if similarity.value == "looks" else "cosine"
-        st.markdown(f"#### {_describe_best(matches, encoding.labels[position], score)}")
         is_example = is_current_example(EXAMPLE) and (depth, position) == (index.depths[-1], *encoding.mask_positions)
         lines = (_describe_query(depth, heads, len(selection.head_mask) + 1), _describe_scores(matches, shares))
-        write_line(" ".join((*lines, EXAMPLE.remark if is_example else "")))
+        heading = _describe_best(matches, encoding.labels[position], score)
+        write_result(heading, " ".join((*lines, EXAMPLE.remark if is_example else "")))
         left, right = st.columns([3, 1], gap="medium")
         with left:
             _draw_matches(matches, score)
@@ -87,20 +87,15 @@ def draw(page: View) -> None:
             write_note(TEXTS["matches_note"])
             if selection.encoding.pair is not None:
                 write_note(TEXTS["pair_note"])
-    add_file("Numbers (CSV)", lambda: labelled_csv(_columns(matches)), "matches.csv")
-
-
-def _quote(text: str) -> str:
-    return f"“{protect_terms(escape_markdown(text))}”"
+    add_numbers("matches", partial(_columns, matches))
 
 
 def _describe_best(matches: Matches, token: str, score: str) -> str:
     """Return a heading with the best match. score: the name of the scores."""
     if not matches.matches:
-        return f"No token can be compared with “{escape_markdown(token)}”"
+        return f"No token can be compared with {quoted(token)}"
     best = matches.matches[0]
-    words = f"“{escape_markdown(token)}”: “{escape_markdown(_matched(best))}”"
-    return f"Most similar to {words} ({score} {two_digits(best.score)})"
+    return f"Most similar to {quoted(token)}: {quoted(_matched(best))} ({score} {two_digits(best.score)})"
 
 
 def _describe_query(depth: int | None, heads: Sequence[Head], depths: int) -> str:
@@ -122,7 +117,7 @@ def _describe_scores(matches: Matches, shares: Shares) -> str:
         return sentence
     first = max(words, key=lambda value: value.share_of_matches)
     return (
-        f"{sentence} {_quote(first.value)} is {first.share_of_matches:.0%} of the matches and "
+        f"{sentence} {quoted_without_terms(first.value)} is {first.share_of_matches:.0%} of the matches and "
         f"{first.share_of_corpus:.1%} of the corpus."
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -30,7 +29,7 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.view import View, add_file, chart, write_note
+from viz_app.shell.view import View, add_file, chart, lazy_expander, write_note
 from viz_app.shell.work import duration_text, time_limit_message
 
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
@@ -57,14 +56,9 @@ def draw(page: View) -> None:
         with controls:
             pending = _draw_buttons(selection, scores)
         _draw_scores(page, scores, trust, pending)
-    with _folded("totals", TEXTS["folded.file"]) as expander:
+    with lazy_expander("totals", TEXTS["folded.file"]) as expander:
         if expander.open:
             whole_file.draw()
-
-
-def _folded(name: str, label: str) -> Any:
-    """Return an expander; the content of a closed one is not computed."""
-    return st.expander(label, key=f"open_{name}", on_change="rerun")
 
 
 def _draw_buttons(selection: Selection, scores: MethodScores) -> list[str]:
@@ -196,7 +190,7 @@ def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | Non
     if scores.encoding.pair is not None:
         sums = scores.side_sums(selected.name)
         st.markdown(TEXTS["sides.sums"].format(sums=sums, total=scores.total(selected.name)))
-    with _folded("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
+    with lazy_expander("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
         if expander.open:
             figure = score_table(
                 scores.shares(words.value),
@@ -215,14 +209,14 @@ def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | Non
                 selection_mode="points",
             )
             write_note(TEXTS["reading.table"])
-    with _folded("agreement", TEXTS["folded.agreement"]) as expander:
+    with lazy_expander("agreement", TEXTS["folded.agreement"]) as expander:
         if expander.open:
             agreement = scores.agreement(words.value)
             figure = score_table(agreement, agreement, names, names, unit="rank correlation (Spearman)")
             chart(figure, key="all_agreement", grows=False, alt="Rank correlations of all methods")
     if scores.is_stale or selected.layers is None:
         return
-    with _folded("layers", TEXTS["folded.layers"].format(method=selected.name)) as expander:
+    with lazy_expander("layers", TEXTS["folded.layers"].format(method=selected.name)) as expander:
         if expander.open:
             layers = scores_of_layers(selection, scores, selected.name, words.value)
             rows = [f"L{number}" for number in range(len(layers))]

@@ -1,0 +1,39 @@
+"""The first sentence of a text with one word replaced, which pages about two texts propose as the second one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from bert_core.tokenizer import Encoding
+
+
+def swap_word(original: Encoding, masked: Collection[int], swaps: Mapping[str, str]) -> str | None:
+    """Return the first sentence with its first word that has a counterpart swapped; None if none has.
+
+    masked: numbers of words that stay. swaps: counterparts of words in lower case.
+    """
+    for word in unmasked_words(original, masked):
+        text = original.word_text(word)
+        if (swapped := swaps.get(text.casefold())) is not None:
+            return replace_word(original, word, swapped.capitalize() if text[:1].isupper() else swapped)
+    return None
+
+
+def unmasked_words(original: Encoding, masked: Collection[int]) -> list[int]:
+    """Return the numbers of the words of the first sentence that are not masked."""
+    return [
+        word
+        for word in range(original.word_count)
+        if word not in masked
+        and (first := original.pieces_of(word)[0]) not in original.mask_positions
+        and original.sides[first] == "A"
+    ]
+
+
+def replace_word(original: Encoding, word: int, replacement: str) -> str:
+    """Return the first sentence with the word of a number replaced."""
+    pieces = original.pieces_of(word)
+    start, end = original.offsets[pieces[0]][0], original.offsets[pieces[-1]][1]
+    text = original.text
+    start += len(text[start:end]) - len(text[start:end].lstrip())  # some vocabularies count the space before a word
+    return text[:start] + replacement + text[end:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,18 @@ _ISOLATE = re.compile("[\u2068\u2069]")  # around right-to-left labels; see `sty
 def figure_columns(figure: go.Figure) -> dict[str, list[object]]:
     """Return the numbers of a figure as columns, with one row for each bar, point or cell.
 
-    Columns: "series", if the figure has several traces, then the two axes, and for heatmaps the value. They have the
-    names of the axes and of the colour bar where these have titles. Positions with a tick label are given by the label.
-    Traces without a hover text, such as reference lines, are left out.
+    A trace can name its columns in its `meta`: see `bar_columns` and `cell_columns` of `primitives`. Otherwise they are
+    the two axes, and for heatmaps the value, with the titles of the axes and of the colour bar as names; positions with
+    a tick label are given by the label. With several named traces, the first
+    column is "series". Traces without a hover text,
+    such as reference lines, are left out.
     """
     layout = figure.layout.to_plotly_json()
     traces = [trace.to_plotly_json() for trace in figure.data]
     traces = [trace for trace in traces if trace.get("hoverinfo") != "skip" and trace.get("visible", True) is True]
     tables = [_trace_columns(trace, layout) for trace in traces]
     names = list(dict.fromkeys(name for table in tables for name in table))
-    columns: dict[str, list[object]] = {"series": []} if len(tables) > 1 else {}
+    columns: dict[str, list[object]] = {"series": []} if any(trace.get("name") for trace in traces[1:]) else {}
     columns |= {name: [] for name in names}
     for number, (trace, table) in enumerate(zip(traces, tables, strict=True)):
         length = max(map(len, table.values()), default=0)
@@ -38,6 +40,13 @@ def figure_columns(figure: go.Figure) -> dict[str, list[object]]:
 
 
 def _trace_columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, list[object]]:
+    meta = trace.get("meta") or {}
+    if "cells" in meta:
+        (row_name, rows), (column_name, columns), values = meta["cells"]
+        repeated = {row_name: [row for row in rows for _ in columns], column_name: [*columns] * len(rows)}
+        return _texts(repeated | {name: np.asarray(part).ravel().tolist() for name, part in values.items()})
+    if "columns" in meta:
+        return _texts(meta["columns"])
     axes = [layout.get(f"{axis}axis{trace.get(f'{axis}axis', axis)[1:]}", {}) for axis in "xy"]
     if "z" in trace:
         values = np.asarray(trace["z"])
@@ -60,6 +69,8 @@ def _trace_columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[
         cells = [_labels(axes["xy".index(axis)], _coordinates(trace, axis, length)) for axis in "xy"]
     if len(set(names)) < len(names):
         names = [f"{name} ({default})" for name, default in zip(names, defaults, strict=True)]
+    if errors := (trace.get("error_x") or {}).get("array"):
+        names, cells = [*names, "half length of the interval"], [*cells, list(errors)]
     return dict(zip(names, cells, strict=True))
 
 
@@ -71,8 +82,15 @@ def _coordinates(trace: Mapping[str, Any], axis: str, length: int) -> list[Any]:
 def _labels(axis: Mapping[str, Any], coordinates: list[Any]) -> list[object]:
     """Return coordinates with the labels of the ticks in place of their positions."""
     ticks = dict(zip(axis.get("tickvals") or (), axis.get("ticktext") or (), strict=False))
-    labels = (ticks.get(value, value) for value in coordinates)
-    return [_plain_text(label) if isinstance(label, str) else label for label in labels]
+    return _texts({"": [ticks.get(value, value) for value in coordinates]})[""]
+
+
+def _texts(columns: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
+    """Return columns with plain texts in place of HTML, in their names too."""
+    return {
+        _plain_text(name): [_plain_text(value) if isinstance(value, str) else value for value in column]
+        for name, column in columns.items()
+    }
 
 
 def _title(part: Mapping[str, Any]) -> str:

@@ -69,6 +69,7 @@ def lens_grid(
         short_names(depths),
         signed=False,
         unit=unit,
+        table={"word": words, unit: values},
         limit=highest,
         texts=[[one_line(word, longest) for word in line] for line in words],
         text_width=0.6 * size * longest + 10,

@@ -51,6 +51,7 @@ def neuron_map(
         numbers=neurons,
         write=lambda neuron: "" if neuron < 0 else f"{neuron:.0f}",
         texts=texts,
+        table={"neuron": neurons, value_name: values} | ({} if words is None else {"promotes": words}),
         text_width=None if words is None else 0.6 * size * longest + 8,
         token_size=None if words is None else size,
         hover=hover,

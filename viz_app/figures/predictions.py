@@ -83,6 +83,7 @@ def answer_bars(
     edges = (answer[0] - 0.5, answer[1] + 0.5), (-1.04, 1.04)
     return mirrored_bars(
         series,
+        labels=dict.fromkeys(series, labels),
         hovers=hovers,
         x_axis=ticks_at(token_labels, labelled, tickfont=token_font(sized(12, 16)), tickangle=-50),
         y_axis={"range": [-1.08, 1.08], **ticks, "title": {"text": "probability"}},

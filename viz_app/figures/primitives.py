@@ -6,6 +6,7 @@ layout has the smallest width in pixels at which its texts do not overlap, as "m
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ SOLID = 7  # index of the colour of bars in the sequential scale
 LOW, HIGH = 3, 9  # indices of the colours of bars below and above zero in the diverging scale
 TOP_LEFT = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom"}
 # Everywhere in a cell the nearest point is its own.
+INVISIBLE = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}  # points that take clicks
 CLICKS = {"hovermode": "closest", "hoverdistance": -1, "clickmode": "event+select", "dragmode": False}
 
 
@@ -134,6 +136,31 @@ def on_hover(texts: Any) -> dict[str, Any]:
     return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
 
 
+def bar_columns(labels: Sequence[object], values: Sequence[object], name: str) -> dict[str, Any]:
+    """Return the `meta` of a trace with a label and a number for each bar, for exported tables.
+
+    name: of the numbers.
+    """
+    return {"columns": {"label": escaped(labels), name or "value": list(values)}}
+
+
+def cell_columns(
+    rows: Sequence[str], columns: Sequence[str], values: Mapping[str, Any], titles: Sequence[str] = ("row", "column")
+) -> dict[str, Any]:
+    """Return the `meta` of a trace with numbers for each cell, for exported tables.
+
+    values: name -> (row, column) numbers or texts. titles: of the rows and of the columns.
+    """
+    parts = {name: part if isinstance(part, np.ndarray) else list(map(escaped, part)) for name, part in values.items()}
+    row_title, column_title = map(html.escape, titles)
+    return {"cells": [[row_title, escaped(rows)], [column_title, escaped(columns)], parts]}
+
+
+def escaped(labels: Sequence[object]) -> list[object]:
+    """Return labels for the `meta` of a trace, where texts are HTML as in all other attributes."""
+    return [html.escape(label) if isinstance(label, str) else label for label in labels]
+
+
 def hatched(colour: str, *, shape: str = "/", solidity: float = 0.35) -> dict[str, Any]:
     """Return the fill of a bar that differs from a solid one also without colours."""
     pattern = {"shape": shape, "fgcolor": colour, "size": 7, "solidity": solidity}
@@ -151,6 +178,7 @@ def cells(
     numbers: np.ndarray | None = None,
     write: Callable[[float], str] = cell_number,
     texts: Sequence[Sequence[str]] | None = None,
+    table: Mapping[str, Any] | None = None,
     hover: Callable[[int, int], str] | None = None,
     text_width: float | None = None,
     token_size: int | None = None,
@@ -170,7 +198,8 @@ def cells(
     values: (row, column) the colours; NaN leaves a cell empty. signed: whether 0 is in the middle of the scale: warm
         above, cool below. unit: title of the colour bar. limit: value of the last colour; by default the largest one.
     numbers: (row, column) written in the cells by `write` if these are wide enough, and in full on hover; by default
-        the values. texts: written instead, in every cell. hover: returns the hover text of a row
+        the values. texts: written instead, in every cell. table: name -> (row, column) numbers or texts of the exported
+        table; by default the numbers, under the name of the unit. hover: returns the hover text of a row
         and column, escaped; by default their labels and the number.
     text_width: pixels that `texts` need. token_size: size of the font of `texts`, which are tokens.
     marked: (row, column) cells with a ring. selected, selected_row: cell or row with a frame.
@@ -212,8 +241,12 @@ def cells(
     traces = _cell_traces(values, texts, list(range(shape[1])), places, font, signed=signed, limit=limit, bar=bar)
     # Invisible points over the map: clicks on a heatmap do not select anything.
     x, y = np.tile(np.arange(shape[1]), shape[0]), np.repeat(places, shape[1])
-    invisible = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}
-    traces.insert(1, scatter(x, y, [hover(row, column) for row, column in np.ndindex(shape)], **invisible))
+    exported = dict(table or {unit: numbers})
+    if extra_column is not None:
+        exported[extra_column[0]] = np.repeat(extra_column[1][:, None], shape[1], axis=1)
+    meta = cell_columns(rows, columns, exported, titles or ("row", "column"))
+    hovers = [hover(row, column) for row, column in np.ndindex(shape)]
+    traces.insert(1, scatter(x, y, hovers, meta=meta, **INVISIBLE))
     step = -(-shape[1] // sized(LABELS_THAT_FIT, LABELS_THAT_FIT // 2))
     labelled: list[float] = [*range(0, shape[1], step)]
     labels = [columns[int(column)] for column in labelled]
@@ -439,6 +472,7 @@ def bars(
             for label, value in zip(names, values, strict=True)
         ]
         trace = {"type": "bar", "orientation": "h", "x": [value - base for value in values], "y": rows, "base": base}
+        trace |= {"meta": bar_columns(labels, values, title)}
         trace |= {"name": plain(name, LONGEST_NAME), "marker": (fills or {}).get(name) or series_fill(name)}
         trace |= {"text": texts, "textposition": "outside" if bar_texts and marks is None else "none"}
         style = {"constraintext": "none", "cliponaxis": False, "showlegend": legend and bool(name)}
@@ -456,7 +490,8 @@ def bars(
         line = {"width": 3, "color": page().text}
         marker = {"symbol": "line-ns-open", "size": sized(16, 22), "color": page().text, "line": line}
         hovers = [f"{plain(name)} {place:{form}}" for place in places]
-        style = {"name": plain(name), "marker": marker, "showlegend": legend, "cliponaxis": False}
+        style = {"meta": bar_columns(labels, places, title)}
+        style |= {"name": plain(name), "marker": marker, "showlegend": legend, "cliponaxis": False}
         traces.insert(1, scatter(list(places), rows, hovers) | style)
         numbers += map(float, places)
     if limits is None:
@@ -493,6 +528,7 @@ def bars(
 def mirrored_bars(
     series: Mapping[str, Sequence[float]],
     *,
+    labels: Mapping[str, Sequence[str | None]],
     hovers: Mapping[str, Sequence[str]],
     y_axis: Mapping[str, Any],
     x_axis: Mapping[str, Any],
@@ -503,13 +539,17 @@ def mirrored_bars(
 ) -> go.Figure:
     """Draw numbers as vertical bars, from place 0 on: the first series upwards, a second one downwards and hatched.
 
-    series: name -> (bar,) numbers; NaN for no bar. hovers: name -> (bar,) hover texts. y_axis, x_axis: attributes of
-    the axes. fills: name -> fill of the bars. texts: whether the numbers are written. height: in pixels.
+    series: name -> (bar,) numbers; NaN for no bar. labels, hovers: name -> (bar,) labels of the exported table, and
+    hover texts. y_axis, x_axis: attributes of the axes. fills: name -> fill of the bars. texts: whether the numbers are
+    written. height: in pixels.
     """
+    title = (y_axis.get("title") or {}).get("text", "")
     traces = []
     for (name, values), sign, fill in zip(series.items(), (1, -1), ("now", "before"), strict=False):
         trace = {"type": "bar", "x": [*range(len(values))], "y": [sign * value for value in values]}
+        pairs = [pair for pair in zip(labels[name], values, strict=True) if pair[1] == pair[1]]
         style = {
+            "meta": bar_columns([label for label, _ in pairs], [value for _, value in pairs], title),
             "name": plain(name),
             "textposition": "outside",
             "textangle": 0,

@@ -57,6 +57,7 @@ def pair_bars(
     longest, room = float(np.nanmax(np.abs([*series.values()]), initial=0.0)) or 1.0, 84 if is_tilted else 24
     return mirrored_bars(
         series,
+        labels={name: tokens for name, tokens, _, _ in sides},
         hovers=hovers,
         x_axis={"visible": False},
         y_axis={

@@ -11,10 +11,13 @@ import plotly.graph_objects as go
 
 from viz_app.figures.primitives import (
     CLICKS,
+    INVISIBLE,
     LONGEST_HOVER,
     TOP_LEFT,
     annotation,
+    cell_columns,
     colour_bar,
+    escaped,
     frame,
     heatmap,
     mirrored_bars,
@@ -88,8 +91,10 @@ def piece_boxes(
         "xaxis": {"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
         "yaxis": {"range": [line_count, 0], "visible": False, "fixedrange": True},
     }
+    meta = {"columns": {"token": escaped(names), "note": escaped(short_notes)}}
+    font = token_font(sized(15, 19), colours.text)
     traces = [
-        text_points(x, [row - 0.14 for row in y], bold, token_font(sized(15, 19), colours.text), **on_hover(hovers)),
+        text_points(x, [row - 0.14 for row in y], bold, font, meta=meta, **on_hover(hovers)),
         text_points(x, [row + 0.2 for row in y], short, note_font),
     ]
     return figure_of(traces, layout)
@@ -166,6 +171,7 @@ def vector_panels(
         names = [block_name(start, min(start + size, column_count)) for start in starts]
         places: dict[str, Any] = {"x": [start + (size - 1) / 2 for start in starts], "y": labels}
         places["customdata"] = [names] * len(labels)
+        places |= {"name": plain(title), "meta": cell_columns(labels, names, {unit: values}, ("token", "components"))}
         traces.append(heatmap(values, signed=True, limit=limit, hover=hover, bar=bar, **places, **anchors))
         position = {"domain": [left, left + panel_width], "anchor": anchors["yaxis"]}
         style = {"range": [-0.5, column_count - 0.5], "nticks": 9 // wide, "showgrid": False, "zeroline": False}
@@ -203,6 +209,7 @@ def key_bars(values: np.ndarray, key_labels: Sequence[str], *, signed: bool, tit
     title_style = {"font": {"size": sized(14, 19)}, "y": 1, "yanchor": "top", "pad": {"t": 8}}
     return mirrored_bars(
         {"": numbers},
+        labels={"": key_labels},
         hovers={"": [f"{plain(key_labels[key])} ({key}): {value:.9g}" for key, value in enumerate(numbers)]},
         fills={"": signed_fill(numbers)} if signed else None,
         x_axis=ticks_at(short, labelled, tickangle=angle, tickfont=token_font(sized(12, 15))),
@@ -228,6 +235,26 @@ class PassColumns:
     attention: np.ndarray
     readouts: Sequence[tuple[str, float]] = ()
     outputs: Sequence[tuple[str, float]] = ()
+
+
+def _overview_columns(
+    columns: PassColumns, row_labels: Sequence[str], rows: range, names: Sequence[str], means: np.ndarray
+) -> dict[str, Any]:
+    """Return the numbers of the overview for exported tables, with a row for each cell.
+
+    row_labels: (row,) of the drawn rows. names: of the columns. means: (depth, row, block).
+    """
+    depths, count = len(means), len(rows)
+    shape = count, len(names)
+    ids, attention = np.full(shape, None), np.full(shape, None)
+    blocks = np.full((*shape, means.shape[-1]), None)
+    ids[:, 0] = columns.ids[rows.start : rows.stop]
+    attention[:, 1:depths] = columns.attention[:, rows.start : rows.stop].T
+    blocks[:, 1 : depths + 1] = means.swapaxes(0, 1)
+    values = {"token id": ids, "attention of the selected token in the next layer": attention}
+    values |= {f"mean of block {number}": blocks[..., number] for number in range(means.shape[-1])}
+    labels = [f"{label} ({row})" for label, row in zip(row_labels, rows, strict=True)]
+    return cell_columns(labels, names, values, ("token", "place"))
 
 
 def pass_overview(
@@ -271,8 +298,8 @@ def pass_overview(
         if 0 <= column < depths - 1:
             hover += f"<br>attention from the selected token in L{column}: {columns.attention[column, row]:.3g}"
         hovers.append(hover)
-    invisible = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}
-    traces.append(scatter([x for x, _ in places], [y for _, y in places], hovers, **invisible))
+    meta = _overview_columns(columns, [row_labels[row] for row in rows], rows, full_names[:-1], means)
+    traces.append(scatter([x for x, _ in places], [y for _, y in places], hovers, meta=meta, **INVISIBLE))
     if columns.outputs:
         first = min(max(selected - len(columns.outputs) // 2, rows.start), max(rows.stop - len(columns.outputs), 0))
         words = [f"{plain(word, 12)} {two_digits(share)}" for word, share in columns.outputs]

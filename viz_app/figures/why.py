@@ -10,9 +10,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from viz_app.figures.primitives import (
+    INVISIBLE,
     LABELS_THAT_FIT,
     LONGEST_HOVER,
     PointGroup,
+    cell_columns,
     cells,
     points,
     require_equal_lengths,
@@ -50,6 +52,7 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
     for row in rows_of_bars:
         require_equal_lengths(labels=labels, scores=row.shares)
     strip: dict[str, Any] = {"signed": first.signed, "unit": SHARE, "limit": 1.0, "tokens": False, "width": PAGE_WIDTH}
+    strip |= {"table": {"score": first.values[None]}}
     figure = cells(first.shares[None], [first.name], labels, numbers=first.values[None], longest_row=40, **strip)
     has_numbers, columns = any(trace.mode == "text" for trace in figure.data[2:]), list(range(len(labels)))
     figure.data[1].customdata = [0] * len(labels)
@@ -86,9 +89,9 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
         unchanged = {"marker": {"opacity": 1}}
         traces.append(bar | {"selected": unchanged, "unselected": unchanged})
         # Invisible points over the columns: a short bar is as easily met as a long one.
-        invisible = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}
         heights = [sum(limits) / 2] * len(labels)
-        traces.append(scatter(columns, heights, hovers, yaxis=axis, customdata=[number] * len(labels), **invisible))
+        points = scatter(columns, heights, hovers, yaxis=axis, customdata=[number] * len(labels), **INVISIBLE)
+        traces.append(points | {"meta": cell_columns([row.name], labels, {"score": row.values[None]})})
     figure.add_traces(traces)
     return figure
 
@@ -110,7 +113,7 @@ def score_table(
     Raises ValueError if the labels or the extra column do not fit the values.
     """
     options: dict[str, Any] = {"selected_row": selected, "extra_column": extra_column, "longest_row": 40}
-    options |= {"numbers": values, "tokens": False, "width": PAGE_WIDTH}
+    options |= {"numbers": values, "table": {"score": values}, "tokens": False, "width": PAGE_WIDTH}
     return cells(shares, row_labels, column_labels, signed=True, unit=unit, limit=1.0, **options)
 
 

@@ -322,12 +322,18 @@ def test_the_width_of_a_curve_is_the_same_for_every_head(run: ModelRun) -> None:
 
 
 def test_a_picture_has_the_curves_of_the_selected_tokens(run: ModelRun) -> None:
-    """All of a query's or to a key, and no other one."""
-    for side, count in (("query", len(run.encoding.tokens)), ("key", len(run.encoding.tokens))):
+    """Those of a query or to a key above 1/200 of the strongest, and no other one; the caption says so."""
+    for side in ("query", "key"):
         view = MapView(layer=1, heads=(3,), side=side, positions=(2,))  # type: ignore[arg-type]
         figure = pictures.maps_picture(view.maps(run), view)
-        assert 1 <= sum(len(collection.get_paths()) for collection in figure.axes[0].collections) <= count
-        assert any("all edges of the selected tokens" in text for text in texts_of(picture_bytes(figure, "svg")))
+        values = view.maps(run).values[1, 3]
+        edges = values[2] if side == "query" else values[:, 2]
+        drawn = sum(len(collection.get_paths()) for collection in figure.axes[0].collections)
+        assert drawn == (edges > edges.max() / 200).sum()
+        assert any(
+            "edges of the selected tokens above 1/200 of the strongest" in text
+            for text in texts_of(picture_bytes(figure, "svg"))
+        )
 
 
 def test_the_curves_are_of_each_row_the_strongest_that_hold_the_share() -> None:

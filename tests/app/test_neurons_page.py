@@ -110,6 +110,7 @@ def test_the_words_are_those_of_both_lenses(loaded: LoadedModel) -> None:
             found = neuron_words(loaded, encoding, 3, [146], positions, translators=translators, top_k=8)
             for pieces in (found.raised[0], found.lowered[0]):
                 assert ", ".join(loaded.tokenizer.token_of(int(piece)) for piece in pieces) in words(app)
+    assert not any("\u2063" in element.value for element in app.markdown)  # the mark of foreign words
     columns = app.dataframe[0].value.columns
     assert {"promotes (tuned lens)", "promotes (logit lens)"} <= set(columns)
 

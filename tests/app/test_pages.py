@@ -574,6 +574,9 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     app.segmented_control(key=key_of(app, "over")).set_value("text").run()
     saying(app, f"**{best.relation}** ({best.accuracy:.2f}; fixed offset {best.offset_accuracy:.2f})")
     app.segmented_control(key=key_of(app, "over")).set_value("treebank").run()
+    app.file_uploader(key="treebank#file").upload("![x](y).conllu", "\n".join(conllu()).encode(), "text/plain").run()
+    labels = [block.proto.popover.label for block in app.get("popover")]
+    assert any(label.startswith("\\!\\[x\\]") for label in labels), labels
     app.file_uploader(key="treebank#file").upload("trees.conllu", b"1 The\n", "text/plain").run()
     for _ in range(60):
         if app.error:

@@ -12,7 +12,7 @@ from bert_core import LoadedModel, capture
 from bert_core.run.target_grammar import format_target
 from bert_core.task_heads import head_of
 from tests.core.test_registered_head import KINDS, NAME, OFFERED, TEXT, PairScore, registered, save_pair_model
-from tests.visit import settled, visited, words
+from tests.visit import said, settled, visited, words
 
 __all__ = ["registered"]  # a fixture
 
@@ -58,6 +58,16 @@ def test_predict_shows_its_prediction(registered: PairScore, folder: Path) -> No
     """The section has the title of the head and the numbers of its readouts."""
     app = settled(visited("predict", model=str(folder), text=TEXT))
     assert not app.exception and not app.error and registered.title in words(app)
+
+
+def test_a_head_for_two_texts_asks_for_the_second(
+    registered: PairScore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, its section states what is missing in place of the prediction."""
+    monkeypatch.setattr(PairScore, "needs_pair", "two texts are <needed>", raising=False)
+    monkeypatch.setattr(PairScore, "prediction_of", lambda *_: None)
+    app = settled(visited("predict", model=str(folder), text=TEXT))
+    assert not app.exception and "Two texts are <needed>." in [said(info) for info in app.info]
 
 
 def test_without_registration_nothing_is_offered(

@@ -151,7 +151,9 @@ def curves_picture(
         colour = None if maps.signed else _head_colour(maps, head)
         opacity = 0.35 if (layer, head) in maps.off else 1
         _draw_curves(axes, _limit_edges(edges, max_count), largest, colour, style, opacity)
-    scope = "all edges of the selected tokens" if any(selected) else f"strongest {kept_share:.0%} of each row"
+    scope = f"strongest {kept_share:.0%} of each row"
+    if any(selected):
+        scope = f"edges of the selected tokens above 1/{MIN_SHARE_DIVISOR} of the strongest"
     caption = f"{scope}: {total:,} of {len(heads) * maps.values[layer, 0].size:,} edges"
     left_out = sum(max(len(edges) - max_count, 0) for edges in edges_of_heads)
     if left_out:
@@ -384,19 +386,23 @@ def _strongest_edges(values: np.ndarray, kept_share: float) -> list[Edge]:
     sums = falling.cumsum(1)
     reached = sums >= kept_share * sums[:, -1:] * (1 - 1e-9)
     thresholds = np.take_along_axis(falling, reached.argmax(1)[:, None], 1)
-    queries, keys = np.nonzero((sizes >= thresholds) & (sizes > 0))
-    order = np.argsort(-sizes[queries, keys], kind="stable")
-    return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
+    return _edges(values, sizes, (sizes >= thresholds) & (sizes > 0))
 
 
 def _edges_of_tokens(values: np.ndarray, selected: np.ndarray, side: Literal["query", "key"]) -> list[Edge]:
-    """Return all edges from the selected queries or to the selected keys that are not 0, in descending order.
+    """Return the edges from the selected queries or to the selected keys in descending order.
 
-    selected: bool, of the rows or the columns of the values.
+    Edges weaker than the strongest divided by `MIN_SHARE_DIVISOR` are left out. selected: bool, of the rows or the
+    columns of the values.
     """
     is_selected = selected[:, None] if side == "query" else selected[None]
     sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)) * is_selected
-    queries, keys = np.nonzero(sizes > sizes.max() / MIN_SHARE_DIVISOR)
+    return _edges(values, sizes, sizes > sizes.max() / MIN_SHARE_DIVISOR)
+
+
+def _edges(values: np.ndarray, sizes: np.ndarray, is_drawn: np.ndarray) -> list[Edge]:
+    """Return the drawn edges of a map in descending order of their sizes. All arguments: (query, key)."""
+    queries, keys = np.nonzero(is_drawn)
     order = np.argsort(-sizes[queries, keys], kind="stable")
     return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
 

@@ -32,6 +32,11 @@ def depth_names(depths: int) -> list[str]:
     return ["embeddings", *(f"after L{layer}" for layer in range(depths - 1))]
 
 
+def depth_phrase(depth: int) -> str:
+    """Return the place of the states of a depth in a sentence: "at the embeddings", "after L0", ..."""
+    return f"after L{depth - 1}" if depth else "at the embeddings"
+
+
 def short_names(depths: int) -> list[str]:
     """Return short names of the states between the layers: "emb.", "L0", ..."""
     return ["emb.", *(f"L{layer}" for layer in range(depths - 1))]

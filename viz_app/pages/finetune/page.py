@@ -18,6 +18,7 @@ from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
 from viz_app.figures.style import current_look
 from viz_app.figures.tuning import alike_depths, tuning_lines
+from viz_app.finetuning.examples import EXAMPLE_COUNT
 from viz_app.finetuning.material import KINDS, Kind
 from viz_app.finetuning.recorded import RecordedRun, recorded_run
 from viz_app.finetuning.runs import TuningRun, list_runs
@@ -188,9 +189,9 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
     page.read(TEXTS["reading"], TEXTS["misleads"])
     request = recorded.request
     write_note(
-        f"Recorded on {recorded.date}: {recorded.model} on {request.table}, 200 made-up {kind.unit}, {request.epochs} "
-        f"epochs, learning rate {request.learning_rate:g}; heads compared on {recorded.texts} {kind.unit}, "
-        f"{recorded.tokens} tokens. {TEXTS['recorded_maps']}"
+        f"Recorded on {recorded.date}: {recorded.model} on {request.table}, {EXAMPLE_COUNT} made-up {kind.unit}, "
+        f"{request.epochs} epochs, learning rate {request.learning_rate:g}; heads compared on {recorded.texts} "
+        f"{kind.unit}, {recorded.tokens} tokens. {TEXTS['recorded_maps']}"
     )
 
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from bert_core.records import LensChange
 from bert_core.tokenizer import Encoding, Tokenizer
-from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, layer_lines, lens_grid, short_names
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, depth_phrase, layer_lines, lens_grid, short_names
 from viz_app.pages.finetune import TEXTS, words_of
 from viz_app.pages.finetune.changes import StepComparison, equal_word_shares, read_layers
 from viz_app.shell.view import chart, how_to_read, write_heading, write_line, write_note
@@ -82,11 +82,12 @@ def _hover_lines(change: LensChange, tokenizer: Tokenizer, depth: int, place: in
 
 def _summary(change: LensChange, number: int) -> str:
     """Return a sentence with the number of words that differ at the last depth, and the depth where most do."""
-    names, changed_counts = depth_names(len(change.before)), (~change.equal).sum(1)
+    changed_counts = (~change.equal).sum(1)
     tokens, last, max_depth = len(change.encoding), int(changed_counts[-1]), int(changed_counts.argmax())
     if not changed_counts.any():
         return f"At step {number:,} the top word is the same as at the start for every token and depth."
-    sentence = f"At step {number:,} the top word {names[-1]} differs from the start for **{last} of {tokens}** tokens"
-    if max_depth == len(names) - 1:
+    last_depth = depth_phrase(len(changed_counts) - 1)
+    sentence = f"At step {number:,} the top word {last_depth} differs from the start for **{last} of {tokens}** tokens"
+    if max_depth == len(changed_counts) - 1:
         return f"{sentence}, more than at any other depth."
-    return f"{sentence}; most differ {names[max_depth]} ({int(changed_counts[max_depth])})."
+    return f"{sentence}; most differ {depth_phrase(max_depth)} ({int(changed_counts[max_depth])})."

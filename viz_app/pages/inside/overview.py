@@ -48,8 +48,8 @@ class Overview:
         In the stages of attention, the selected layer has the weights of the selected head.
         """
         weights = self.run.attention[:, :, self.view.query]
-        existing = np.maximum(np.isfinite(weights).all(-1).sum(-1), 1)
-        means = (np.nan_to_num(weights) * self.run.head_mask[..., None]).sum(1) / existing[:, None]
+        shares = np.isfinite(weights).all(-1) * self.run.head_mask
+        means = (np.nan_to_num(weights) * shares[..., None]).sum(1) / np.maximum(shares.sum(1), 1)[:, None]
         if "head" in self.needs:
             layer = self.view.trace.layer
             means[layer] = np.nan_to_num(weights[layer, self.view.head])

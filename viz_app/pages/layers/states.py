@@ -14,7 +14,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
-from viz_app.figures.lens import depth_names, short_names, state_map
+from viz_app.figures.lens import depth_phrase, short_names, state_map
 from viz_app.pages.layers import TEXTS, projection
 from viz_app.pages.layers.shared import hidden_states
 from viz_app.shell.depth import select_depth
@@ -44,7 +44,7 @@ def draw(page: View, row: DeltaGenerator) -> None:
         return
     with slider:
         depth = select_depth(len(points))
-    name = depth_names(len(points))[depth]
+    name = depth_phrase(depth)
     axes = ("first component", "second component") if by_axes else ("", "")
     with page.figure():
         if by_axes:

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bert_core.analysis.lens import cosine_similarities, mean_similarity
 from bert_core.records import LayerStates
 from bert_core.tokenizer import Encoding
-from viz_app.figures.lens import depth_names, short_names, similarity_matrix
+from viz_app.figures.lens import depth_phrase, short_names, similarity_matrix
 from viz_app.figures.style import current_look, two_digits
 from viz_app.pages.layers import COMMON_WORD, SENTENCES, TEXTS, common_word, sentences
 from viz_app.pages.layers.shared import draw_lines, hidden_states
@@ -37,7 +37,7 @@ def draw(page: View, row: DeltaGenerator) -> None:
     if similarities is not None:
         with row:
             depth = select_depth(len(similarities.cosines))
-        name = depth_names(len(similarities.cosines))[depth]
+        name = depth_phrase(depth)
         with page.figure():
             write_result(*_describe(similarities, word, depth, name))
     left, right = page.figure().columns([3, 2], gap="medium")

@@ -7,7 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import LensRun
-from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, depth_phrase, lens_grid
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.figures.style import current_look, ordinal, two_digits
@@ -125,7 +125,7 @@ def _hover_lines(selection: Selection, run: LensRun, depth: int, row: int) -> li
 
 def _draw_distribution(selection: Selection, run: LensRun, depth: int, position: int) -> None:
     """Draw the most likely words of a cell, below a sentence with its other numbers."""
-    encoding, row, name = selection.encoding, run.positions.index(position), depth_names(len(run.top))[depth]
+    encoding, row, name = selection.encoding, run.positions.index(position), depth_phrase(depth)
     shown = slice(LECTURE_WORDS if current_look().lecture else None)
     probabilities: np.ndarray = run.probabilities[depth, row, shown]
     first = quoted_without_terms(selection.word(int(run.top[depth, row, 0])))

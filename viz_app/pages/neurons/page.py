@@ -24,7 +24,7 @@ from viz_app.shell import frame
 from viz_app.shell.controls import choose_neuron
 from viz_app.shell.edits import add_scaled_neurons
 from viz_app.shell.lenses import has_translators
-from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, with_help
+from viz_app.shell.markdown import error_sentence, escape_markdown, protect_terms, quoted_without_terms, with_help
 from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.profiles import profiles_of
 from viz_app.shell.selection import Selection, is_current_example
@@ -183,13 +183,14 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
     encoding, values = selection.encoding, _read(selection).activations[layer, :, number]
     peak = _peak(selection, layer, number)
     write_heading(neuron_name(layer, number))
-    place = {"activation": two_digits(float(values[peak])), "token": escape_markdown(encoding.labels[peak])}
+    token = quoted_without_terms(encoding.labels[peak])
+    place = {"activation": two_digits(float(values[peak])), "token": token}
     lenses = list(_lenses(selection, layer).values())
     if lenses:
         words = wait_for(activations.promote_words(*inputs(selection), layer, [number], [peak], lenses[0]))
-        st.markdown(TEXTS["promotes"].format(**place, **_word_texts(selection, words, 4)))
+        write_line(TEXTS["promotes"].format(**place, **_word_texts(selection, words, 4)))
     else:
-        st.markdown(TEXTS["active"].format(**place))
+        write_line(TEXTS["active"].format(**place))
     rows = window(len(encoding), peak)
     if rows.stop - rows.start < len(encoding):
         write_note(TEXTS["window"].format(first=rows.start, last=rows.stop - 1, count=len(encoding)))

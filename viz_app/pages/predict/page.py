@@ -8,6 +8,7 @@ from functools import partial
 import streamlit as st
 
 from bert_core.records import MaskPrediction, ModelRun
+from bert_core.refused import Refused
 from bert_core.task_heads import TaskHead, trained_heads
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal, two_digits
@@ -20,7 +21,7 @@ from viz_app.pages.predict.tags import draw_tags
 from viz_app.shell import downloads, examples
 from viz_app.shell.change import largest_probability
 from viz_app.shell.controls import set_choice
-from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, write_note
@@ -73,6 +74,9 @@ def _write_readings(page: View, run: ModelRun) -> None:
 
 def _draw_readouts(head: TaskHead, page: View, run: ModelRun) -> None:
     """Draw the prediction of a task head as bars if it consists of probabilities, otherwise as a table."""
+    if head.prediction_of(run) is None:
+        page.figure().info(with_help(error_sentence(Refused(head.needs_pair))))
+        return
     readouts = head.readouts(page.selection.loaded, run, MAX_WORDS)
     with page.figure():
         for number, readout in enumerate(readouts[:MAX_MASKS]):

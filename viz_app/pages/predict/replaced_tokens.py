@@ -15,7 +15,7 @@ from viz_app.figures.style import both_shades, two_digits
 from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
-from viz_app.shell.markdown import escape_markdown, with_help
+from viz_app.shell.markdown import escape_markdown, quoted, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import set_target
 from viz_app.shell.view import View, chart, lazy_expander
@@ -74,7 +74,7 @@ def _write_answer(selection: Selection, probabilities: np.ndarray, first: int) -
         st.markdown(f"#### No token looks replaced; the highest probability is that of “{token}”: {probability}")
     if target is not None and target.kind == "replaced":
         position = target.rows[0]
-        label = f"Attribution of {two_digits(float(probabilities[position]))} for “{labels[position]}”"
+        label = f"Attribution of {two_digits(float(probabilities[position]))} for {quoted(labels[position])}"
         st.page_link(frame.streamlit_page("why"), label=label, icon=":material/help_center:")
 
 

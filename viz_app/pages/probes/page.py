@@ -12,7 +12,7 @@ from bert_core.analysis.probes import ProbeDepth, probe_depths
 from bert_core.fingerprint import fingerprint
 from bert_core.studies.probes import probes_csv
 from bert_core.studies.settings import ProbeSettings
-from viz_app.figures.lens import depth_names, short_names
+from viz_app.figures.lens import depth_names, depth_phrase, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
 from viz_app.pages.probes import EXAMPLE, LABEL_NAMES, TEXTS, erase, erased_at, label, seeds
 from viz_app.pages.probes.labels import (
@@ -121,7 +121,7 @@ def _result_sentence(probes: Sequence[ProbeDepth], name: str) -> str:
     """Return the depth with the best accuracy, compared with the best baseline there."""
     means = _means(probes, "accuracy")
     best = int(means.argmax())
-    depth = depth_names(probes[-1].depth + 1)[probes[best].depth]
+    depth = depth_phrase(probes[best].depth)
     figures = {title: probes[best].figures[figure][0] for figure, title in BASELINES.items()}
     baseline = max(figures, key=figures.__getitem__)
     return (
@@ -202,7 +202,7 @@ def _draw_erased(selection: Selection, file: LabelledFile, name: str, settings: 
     for prediction in wait_for(predict_erased(model, encoding, depth, erasers))[:MAX_GAPS]:
         _draw_gap(selection, prediction)
     write_note(
-        f"The original prediction, that with the label erased from every token {names[depth]}, and the mean of "
+        f"The original prediction, that with the label erased from every token {depth_phrase(depth)}, and the mean of "
         f"{RANDOM_ERASERS} draws with as many random directions erased ({erasers[0].rank})."
     )
     if is_current_example(EXAMPLE) and file.upload is None:

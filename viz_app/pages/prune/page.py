@@ -129,11 +129,12 @@ def _draw_order(page: View, experiment: Experiment, part_count: int) -> None:
     verb = "Switch off" if part_kind == "heads" else "Remove"
     label = f"{verb} the first {_removed_count(part_count):,}"
     st.button(label, on_click=_request_plan, args=(experiment, part_count), key="carry_out")
-    with page.options(figure, sensitivity):
+    has_reference, has_sensitivity = method in ORDERS_WITH_REFERENCE, part_kind == "heads"
+    with page.options(figure, *(reference,) * has_reference, *(sensitivity,) * has_sensitivity):
         figure()
-        if method in ORDERS_WITH_REFERENCE:
+        if has_reference:
             reference()
-        if part_kind == "heads":
+        if has_sensitivity:
             sensitivity()
             st.button("Switch these heads off", on_click=_switch_off_below, args=(experiment,), key="switch_below")
         file_control(st, TEXTS["upload"], "lab_file", types=["txt"], megabytes=MAX_FILE_BYTES >> 20)

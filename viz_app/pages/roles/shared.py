@@ -9,6 +9,7 @@ from bert_core.analysis.roles import ROLE_DESCRIPTIONS, Role
 from viz_app.components.head_grid.view import head_grid
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.heads import choose_head, head_title
+from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import Selection
 
 
@@ -38,7 +39,7 @@ def upload_control(
 ) -> Upload:
     """Draw the button that opens the control of a file, and return the file, or an example while there is none."""
     current: Upload = st.session_state.get(name) or example
-    with st.popover(current.name, icon=":material/upload_file:", key=f"{name}_popover"):
+    with st.popover(escape_markdown(current.name), icon=":material/upload_file:", key=f"{name}_popover"):
         upload = file_control(st, label, name, types=types, megabytes=megabytes)
         if hint:
             st.caption(hint)

@@ -12,7 +12,7 @@ from bert_core.refused import Refused
 from bert_core.studies.index_reader import Index
 from bert_core.studies.search import CLS_OFFSET, SEP_OFFSET, Match, Matches, ValueShare, search, value_shares
 from bert_core.tokenizer import Encoding
-from viz_app.figures.lens import depth_names
+from viz_app.figures.lens import depth_names, depth_phrase
 from viz_app.figures.style import current_look, two_digits
 from viz_app.pages.search import EXAMPLE, TEXTS, query_head, query_position, query_token, similarity
 from viz_app.shell import corpus, own_corpus
@@ -75,7 +75,7 @@ def draw(page: View) -> None:
             st.warning(with_help(escape_markdown(sentence)))
         score = "overlap" if similarity.value == "looks" else "cosine"
         is_example = is_current_example(EXAMPLE) and (depth, position) == (index.depths[-1], *encoding.mask_positions)
-        lines = (_describe_query(depth, heads, len(selection.head_mask) + 1), _describe_scores(matches, shares))
+        lines = (_describe_query(depth, heads), _describe_scores(matches, shares))
         heading = _describe_best(matches, encoding.labels[position], score)
         write_result(heading, " ".join((*lines, EXAMPLE.remark if is_example else "")))
         left, right = st.columns([3, 1], gap="medium")
@@ -98,10 +98,10 @@ def _describe_best(matches: Matches, token: str, score: str) -> str:
     return f"Most similar to {quoted(token)}: {quoted(_matched(best))} ({score} {two_digits(best.score)})"
 
 
-def _describe_query(depth: int | None, heads: Sequence[Head], depths: int) -> str:
+def _describe_query(depth: int | None, heads: Sequence[Head]) -> str:
     """Return what of the token is compared, as a sentence."""
     if depth is not None:
-        return f"Compared by hidden state {depth_names(depths)[depth]}."
+        return f"Compared by hidden state {depth_phrase(depth)}."
     names = ", ".join(f"L{layer} H{head}" for layer, head in heads)
     return f"Compared by the {'attention pattern' if similarity.value == 'looks' else 'output'} of {names}."
 

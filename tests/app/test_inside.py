@@ -46,6 +46,7 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
     for number, name in enumerate(STAGES, start=1):
         assert not app.exception and not app.error
         assert title(app) == f"{number}. {STAGES[name].title}"
+        assert app.selectbox(key=key_of(app, "stage")).options[number - 1] == title(app)
         assert app.session_state.stage == name
         assert STAGES[name].text in words(app)
         assert len(app.latex) == 2

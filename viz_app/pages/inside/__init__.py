@@ -7,7 +7,7 @@ PADS = 3
 
 stage = select(
     "stage",
-    {name: f"{number}. {part.title}" for number, (name, part) in enumerate(STAGES.items(), start=1)},
+    {name: part.title for name, part in STAGES.items()},
     "Stage",
     step=True,
     widget="selectbox",

@@ -61,7 +61,7 @@ def draw(page: View) -> None:
         alt = f"The forward pass at token {view.labels[view.query]}, column by column"
         chart(overview.figure(), key=OVERVIEW, alt=alt, on_select=on_select, selection_mode="points")
     with detail:
-        write_heading(f"{number + 1}. {current.title}")
+        write_heading(_numbered_title(names, stage.value))
         formula, values = st.tabs(["Formula", "Values"], key="stage_parts")
         with formula:
             if not lacks_heads:
@@ -90,6 +90,10 @@ def draw(page: View) -> None:
             _compare_engines(forward_pass, view)
 
 
+def _numbered_title(names: Sequence[str], name: str) -> str:
+    return f"{names.index(name) + 1}. {STAGES[name].title}"
+
+
 def existing_stages(loaded: LoadedModel) -> tuple[str, ...]:
     """Return the names of the stages that a model has, in order; some models lack the pooler or the outputs."""
     missing = set[str]()
@@ -111,7 +115,7 @@ def _draw_controls(page: View, names: Sequence[str], current: Stage, free_positi
     unlabelled: dict[str, Any] = {"label_visibility": "collapsed"}
     with page.controls(gap="small"):
         st.button("Back", "back", on_click=_step, args=(names, -1), shortcut="P", disabled=number == 0)
-        stage(options=names, width=220, **unlabelled)
+        stage(options=names, format_func=partial(_numbered_title, names), width=220, **unlabelled)
         is_last = number + 1 == len(names)
         st.button("Next", "on", on_click=_step, args=(names, 1), shortcut="N", disabled=is_last, type="primary")
         selected_layer(

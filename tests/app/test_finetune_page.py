@@ -93,7 +93,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     """A run goes on in a process of its own, stops where it is asked to, goes on from there, and can be looked at."""
     app = given(page(tiny_model_folder))
     assert not app.error and f"{len(ROWS)} rows" in words(app)
-    choose(app, tuning_batch=1, tuning_epochs=1, tuning_keep=4, tuning_length=24)
+    choose(app, tuning_batch=1, tuning_epochs=3, tuning_keep=4, tuning_length=24)
     settled(app.button(key="start_tuning").click().run(), "stop_here")
     assert not app.exception and not app.error, words(app)
     run = TuningRun(processes.run_folder("rooms"))
@@ -113,12 +113,12 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert run.last_line == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
     at = run.log.step
     settled(app.run(), "stop_here")
-    assert f"Stopped at step {at} of 361" in words(app) and not app.error, words(app)
+    assert f"Stopped at step {at} of 1,083" in words(app) and not app.error, words(app)
 
     app.button(key="go_on_tuning").click().run()
     until(lambda: run.is_done and not run.is_running, f"the end: {run.last_line}")
     assert "resuming at step" in (run.folder / "said.txt").read_text(encoding="utf-8")
-    assert run.log.step == 361 and list(run.steps) == [0, 128, 256, 361]
+    assert run.log.step == 1083 and list(run.steps) == [0, 512, 1024, 1083]
 
     settled(app.run(), "stop_here")
     assert not app.exception and not app.error, words(app)

@@ -229,7 +229,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.calibration", "bert_core.fingerprint", "bert_core.scenes", "bert_core.studies", "bert_core.vision",
-        "bert_core.run", "bert_core.training", "viz_app.finetuning", "viz_app.pages.probes",
+        "bert_core.run", "bert_core.analysis", "bert_core.records", "bert_core.training", "viz_app.finetuning",
+        "viz_app.pages.probes",
     },
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
@@ -45,6 +47,27 @@ def layer_normalised(importance: np.ndarray) -> np.ndarray:
     lengths = np.sqrt(np.nansum(importance**2, axis=1, keepdims=True))
     normalised: np.ndarray = importance / np.where(lengths > 0, lengths, 1)
     return normalised
+
+
+@validate_arrays(attention="layer head query key")
+def most_relevant_head(
+    attention: np.ndarray, queries: Sequence[int], is_word: np.ndarray, effects: np.ndarray | None = None
+) -> tuple[int, int] | None:
+    """Return the head with the largest product of attention from some queries to another word and effect.
+
+    attention: (layer, head, query, key), NaN for pruned heads. queries: positions; the mean over them counts. is_word:
+    (key,), whether a key counts, which [CLS] and [SEP] should not. effects: (layer, head), effect of each head on a
+    target, of which the absolute value counts; None: all equal.
+    Returns (layer, head); None if no head attends to another word.
+    """
+    queries = list(queries)
+    to_words = np.nan_to_num(attention[:, :, queries]) * is_word
+    to_words[..., np.arange(len(queries)), queries] = 0
+    scores = to_words.max(-1, initial=0).mean(-1)
+    if effects is not None:
+        scores = scores * np.abs(np.nan_to_num(effects))
+    layer, head = np.unravel_index(scores.argmax(), scores.shape)
+    return (int(layer), int(head)) if scores.any() else None
 
 
 @validate_arrays(figures="layer head")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_core import LoadedModel, Target, ablate_heads, capture
-from bert_core.analysis.heads import heads_agreement, removal_estimate
+from bert_core.analysis.heads import heads_agreement, most_relevant_head, removal_estimate
 
 
 def test_the_estimate_is_right_for_a_small_change(tiny_loaded: LoadedModel) -> None:
@@ -42,3 +42,17 @@ def test_agreement_of_a_real_sweep_is_not_perfect(tiny_loaded: LoadedModel) -> N
     effect = ablate_heads(tiny_loaded, encoding, target=target).effect
     assert slopes is not None and effect is not None
     assert -1 <= heads_agreement(removal_estimate(slopes), effect) < 1
+
+
+def test_the_most_relevant_head_attends_to_a_word_and_affects_the_target() -> None:
+    """Worked by hand: keys that are no words, and the query itself, do not count; the product with the effect does."""
+    attention = np.zeros((2, 2, 3, 3))
+    attention[0, 0, 1] = 0.9, 0.1, 0.0  # attends to [CLS]
+    attention[0, 1, 1] = 0.1, 0.9, 0.0  # attends to itself
+    attention[1, 0, 1] = 0.4, 0.0, 0.6
+    attention[1, 1, 1] = np.nan  # pruned
+    is_word = np.array([False, True, True])
+    assert most_relevant_head(attention, [1], is_word) == (1, 0)
+    attention[0, 1, 1] = 0.1, 0.7, 0.2
+    assert most_relevant_head(attention, [1], is_word, np.array([[0.0, -4.0], [1.0, np.nan]])) == (0, 1)
+    assert most_relevant_head(attention, [1], np.array([True, True, False]), np.zeros((2, 2))) is None

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
+from bert_core.analysis.heads import most_relevant_head
 from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.analysis.sinks import SinkContribution, sink_contribution
 from bert_core.loading import LoadedModel
@@ -214,14 +215,10 @@ def _first_head(maps: SelectedMaps) -> Head | None:
     selection, encoding = maps.selection, maps.selection.encoding
     is_word = ~np.array(encoding.special)
     queries = encoding.mask_positions or tuple(np.flatnonzero(is_word))
-    to_words = np.nan_to_num(maps.run.attention[:, :, list(queries)]) * is_word
-    to_words[..., np.arange(len(queries)), list(queries)] = 0
-    scores = to_words.max(-1, initial=0).mean(-1)
+    effects = None
     if selection.target is not None and len(encoding) <= MAX_RANKED_TOKENS:
-        gate_gradient = selection.run(gradients=True).gate_gradient
-        scores = scores if gate_gradient is None else scores * np.abs(np.nan_to_num(gate_gradient))
-    layer, head = np.unravel_index(scores.argmax(), scores.shape)
-    return (int(layer), int(head)) if scores.any() else None
+        effects = selection.run(gradients=True).gate_gradient
+    return most_relevant_head(maps.run.attention, queries, is_word, effects)
 
 
 @cached

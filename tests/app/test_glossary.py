@@ -12,9 +12,9 @@ import pytest
 
 from tests.visit import settled, visited, words
 from viz_app.glossary import find_terms, first_uses, terms
-from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
 from viz_app.shell.markdown import escape_markdown, help_on_terms, mark_terms, protect_terms, with_help
+from viz_app.texts import LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 # What pages say that does not stand in their own folder.

@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest

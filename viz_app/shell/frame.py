@@ -175,8 +175,10 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except Refused as error:
-        st.error(with_help(error_sentence(error)), icon=":material/edit:")
-        if not text.strip():
+        is_empty = not text.strip()
+        missing = TEXTS["text.second_only" if pair.strip() else "text.empty"]
+        st.error(with_help(missing if is_empty else error_sentence(error)), icon=":material/edit:")
+        if is_empty:
             first = examples.first_example()
             label = TEXTS["text.begin"].format(text=first.text)
             st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")

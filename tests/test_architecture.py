@@ -129,7 +129,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.figures": {"numpy", "plotly", "PIL"},
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
-    "viz_app.notation": {"bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records"},
+    "viz_app.notation": {
+        "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records", "viz_app.texts",
+    },
     "viz_app.maps": {
         "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records",
         "bert_core.analysis", "viz_app.notation", "viz_app.tokens",
@@ -152,16 +154,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.export.bertviz",
     },
     "viz_app.moved_pages": set(),
-    "viz_app.lessons": {"bert_core.refused", "viz_app.lessons.checks", "viz_app.moved_pages"},
+    "viz_app.lessons": {"bert_core.refused", "viz_app.lessons.checks", "viz_app.moved_pages", "viz_app.texts"},
     "viz_app.lessons.checks": {
         "numpy", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.loading", "bert_core.translators", "bert_core.fingerprint", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies",
-        "viz_app.lessons",
+        "viz_app.lessons", "viz_app.texts",
     },
-    "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
-    "viz_app.glossary": {"viz_app.lessons"},
-    "viz_app.texts": set(),
+    "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
+    "viz_app.glossary": {"viz_app.texts"},
+    "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",
         "bert_core.target_kinds",
@@ -203,7 +205,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.inside": {"plotly"},
     "viz_app.pages.learn": {"viz_app.access", "viz_app.classroom", "viz_app.lessons", "viz_app.lessons.checks"},
     "viz_app.pages.start": {"viz_app.lessons"},
-    "viz_app.pages.glossary": {"viz_app.glossary", "viz_app.lessons"},
+    "viz_app.pages.glossary": {"viz_app.glossary"},
     "viz_app.cli": {
         "bert_core.csv_cells", "bert_core.settings", "bert_core.target_kinds",
         "bert_core.task_heads",
@@ -215,7 +217,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.maps",
         "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
         "viz_app.export",
-        "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat",
+        "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat", "viz_app.texts",
     },
     "viz_app.access": {
         "starlette", "streamlit", "bert_core.refused", "viz_app.moved_pages", "viz_app.streamlit_compat",
@@ -224,7 +226,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.streamlit_compat": {"google", "streamlit"},
     "viz_app.script": {
         "viz_app.figures",
-        "streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
+        "streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat", "viz_app.texts"},
     "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",

@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.list_ui_strings import DIALECT, MAX_WORDS, ROOT, UiString, is_prose, ui_strings
 
 # Lessons 1 to 3 introduce attention as "looking at", and the German texts are German.
-OTHER_LANGUAGE = ("viz_app/lessons/de/", "viz_app/shell/de.toml", "viz_app/glossary/de.toml")
+OTHER_LANGUAGE = ("viz_app/lessons/de/", "viz_app/texts/de/", "viz_app/glossary/de.toml")
 
 
 def test_the_list_has_texts_of_every_kind_of_file_and_no_code(tmp_path: Path) -> None:

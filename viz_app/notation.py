@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bert_core.edits import HEAD_PARTS, TOKEN_PARTS, ActivationPatch, AttentionKnockout, Edit, ScaledNeuron
 from bert_core.records import Noised
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
+from viz_app.texts import ENGLISH, PageTexts, page_texts
 
+TEXTS = page_texts("edits")
+ENGLISH_TEXTS = TEXTS.in_language(ENGLISH)
 MOST_EDITS = 20  # of a kind, in one text
 MOST_TOKENS = 4  # that are named, of one cut
 RENORMALISED, REMOVED = "r", "x"
@@ -18,24 +21,13 @@ _CUT = re.compile(r"(all|\d+(?:\.[\d,]+)?):q([\d,]*)>k([\d,]*):([rx])")
 _SCALED = re.compile(r"(\d+)\.(\d+):(-?\d+(?:\.\d+)?)")
 
 _PATCH = re.compile(r"([a-z_]+)\.(\d+)(?:\.(\d+))?(?:@(\d+))?(?:~(\d+(?:\.\d+)?))?")
-# The component that is patched, in words; `{at}` is a layer, a head or a token.
-COMPONENT_WORDS = {
-    "state": "the state of {at}", "attention": "what attention adds at {at}",
-    "feed_forward": "what the feed-forward network adds at {at}", "head": "what {at} brings",
-    "pattern": "where {at} looks", "query": "the queries of {at}", "key": "the keys of {at}",
-    "value": "the values of {at}", "neuron": "a neuron of {at}",
-}  # fmt: skip
-AFTER, AT_FIRST, SOURCE_NOISE, SOURCE_TEXT, SOURCE_MEAN = (
-    "after L{layer}", "in the embeddings", ", with noise", ", from “{text}”", ", from the mean of other texts",
-)  # fmt: skip
-PUT_WORDS = (*COMPONENT_WORDS.values(), AFTER, AT_FIRST, SOURCE_NOISE, SOURCE_TEXT, SOURCE_MEAN)
 
 
 @dataclass(frozen=True)
 class PatchAddress:
     """An activation that is patched into a run, as written in an address; its source text is a field of its own.
 
-    component: one of `COMPONENT_WORDS` except "neuron". layer: of a state its depth. head: of a component of a head.
+    component: one of `HEAD_PARTS` and `TOKEN_PARTS`. layer: of a state its depth. head: of a component of a head.
     position: of a component of a token. noise: standard deviation, if the source is the text itself with noise.
     """
 
@@ -122,49 +114,43 @@ def write_put(patch: PatchAddress | None) -> str:
     return f"{patch.component}.{patch.layer}{place}" + ("" if patch.noise is None else f"~{patch.noise:g}")
 
 
-def cut_in_words(
-    cut: AttentionKnockout,
-    encoding: Encoding,
-    *,
-    every_token: str = "every token",
-    all_layers: str = "all layers",
-    row_effects: tuple[str, str] = ("the rest of the row is renormalised", "the rest is unchanged"),
-) -> str:
+def cut_in_words(cut: AttentionKnockout, encoding: Encoding, texts: PageTexts = ENGLISH_TEXTS) -> str:
     """Return which attention is blocked, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest is unchanged"."""
 
     def tokens(positions: tuple[int, ...] | None) -> str:
-        names = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_TOKENS]]
-        hidden_count = len(positions or ()) - len(names)
-        return every_token if positions is None else ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
+        if positions is None:
+            return texts["knockout.every_token"]
+        names = [f"“{encoding.tokens[position]}” ({position})" for position in positions[:MOST_TOKENS]]
+        hidden_count = len(positions) - len(names)
+        return ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
 
-    layers = all_layers if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
+    layers = texts["knockout.all_layers"] if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
     heads = "" if cut.heads is None else " " + ", ".join(f"H{head}" for head in cut.heads)
-    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {row_effects[0 if cut.renormalised else 1]}"
+    effect = texts["knockout.renormalised" if cut.renormalised else "knockout.unchanged"]
+    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {effect}"
 
 
-def scaled_in_words(scaled: ScaledNeuron, *, neuron: str = "neuron", off: str = "off") -> str:
+def scaled_in_words(scaled: ScaledNeuron, texts: PageTexts = ENGLISH_TEXTS) -> str:
     """Return a neuron and its factor in words: "L3 neuron 120: off", or "× 2"."""
-    left = off if scaled.factor == 0 else f"× {scaled.factor:g}"
-    return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
+    left = texts["scaled.off"] if scaled.factor == 0 else f"× {scaled.factor:g}"
+    return f"L{scaled.layer} {texts['scaled.neuron']} {scaled.neuron}: {left}"
 
 
-def put_in_words(patch: ActivationPatch, encoding: Encoding, *, translate_word: Callable[[str], str] = str) -> str:
-    """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
-
-    translate_word: what gives the words of another language for `PUT_WORDS`.
-    """
+def put_in_words(patch: ActivationPatch, encoding: Encoding, texts: PageTexts = ENGLISH_TEXTS) -> str:
+    """Return what is patched, where and from which text: "the state of “man” (2), after L2, from “The woman …”"."""
     place = f"L{patch.layer}" if patch.head is None else f"L{patch.layer} H{patch.head}"
     if patch.component == "state":
-        place = translate_word(AFTER).format(layer=patch.layer - 1) if patch.layer else translate_word(AT_FIRST)
+        after = texts["patch.after_layer"].format(layer=patch.layer - 1)
+        place = after if patch.layer else texts["patch.in_embeddings"]
     if patch.position is not None:
         place = f"“{encoding.tokens[patch.position]}” ({patch.position}), {place}"
     if isinstance(patch.source, Noised):
-        source = translate_word(SOURCE_NOISE)
+        source = texts["patch.from_noise"]
     elif isinstance(patch.source, Encoding):
-        source = translate_word(SOURCE_TEXT).format(text=patch.source.text)
+        source = texts["patch.from_text"].format(text=patch.source.text)
     else:
-        source = translate_word(SOURCE_MEAN)
-    return translate_word(COMPONENT_WORDS[patch.component]).format(at=place) + source
+        source = texts["patch.from_mean"]
+    return texts[f"components.{patch.component}"].format(at=place) + source
 
 
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:

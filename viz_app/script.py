@@ -12,7 +12,6 @@ from viz_app.figures.style import current_look, use_look
 from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, work
 from viz_app.shell.error_boundary import error_boundary
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import PAGE
 from viz_app.shell.params import GROUPS, Page
 from viz_app.shell.view import current_view, make_view, page_place
@@ -23,10 +22,12 @@ from viz_app.streamlit_compat import (
     keep_generated_downloads,
     requested_page_path,
 )
+from viz_app.texts import page_texts
 
 finish_session_writes()
 keep_generated_downloads()
 
+TEXTS = page_texts("frame")
 HOME = "_starts_at_home"  # session key: whether the address without a page is that of the page Start
 _settled = threading.Event()
 
@@ -51,7 +52,7 @@ def _draw_run(notices: list[str]) -> None:
         page.path: _streamlit_page(page, is_default=page is home) for page in pages
     }
     groups = {
-        translate(group) if group else "": [streamlit_pages[page.path] for page in pages if page.group == group]
+        TEXTS[f"groups.{group}"] if group else "": [streamlit_pages[page.path] for page in pages if page.group == group]
         for group in ("", *GROUPS)
     }
     streamlit_page = st.navigation(groups, position="top" if current_look().lecture else "sidebar", expanded=True)
@@ -101,9 +102,8 @@ def _home() -> Page:
 
 def _streamlit_page(page: Page, *, is_default: bool) -> StreamlitPage:
     """Return a page as Streamlit's navigation takes it."""
-    title, help_text = translate(page.title), translate(page.line)
     draw_page = partial(_draw, page)
-    return st.Page(draw_page, title=title, icon=page.icon, url_path=page.path, default=is_default, help=help_text)
+    return st.Page(draw_page, title=page.title, icon=page.icon, url_path=page.path, default=is_default, help=page.line)
 
 
 def _draw(page: Page) -> None:

@@ -39,6 +39,7 @@ from viz_app.classroom.links import app_base_url, class_link, qr_code
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import lesson_of
+from viz_app.texts import Phrase, page_texts
 
 
 def question(name: str, *words: int) -> ClassQuestion:
@@ -262,10 +263,15 @@ def test_the_qr_code_is_drawn_here_and_holds_no_script() -> None:
     assert drawn.startswith("<svg") and "script" not in drawn and "example" not in drawn and "#fff" in drawn
 
 
-def test_every_refusal_of_a_class_is_in_the_list_that_is_translated() -> None:
-    """What pages say in another language is found by what the sentence is."""
+def test_every_refusal_of_a_class_is_translated() -> None:
+    """Each constant is a text of the file of the class, and each text there a constant."""
     named = {value for name, value in vars(classroom).items() if name.isupper() and isinstance(value, str)}
-    assert {value for value in named if " " in value} == set(classroom.MESSAGES)
+    texts = page_texts("class").options("refused")
+    assert {str(value) for value in named if " " in value} == set(texts.values())
+    german = {value.translated("de") for value in named if isinstance(value, Phrase)}
+    assert german == set(page_texts("class").in_language("de").options("refused").values()) and len(german) == len(
+        texts
+    )
 
 
 # ---------------------------------------------------------------------------- what is taken along

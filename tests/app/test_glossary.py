@@ -12,16 +12,16 @@ import pytest
 
 from tests.visit import settled, visited, words
 from viz_app.glossary import find_terms, first_uses, terms
-from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
 from viz_app.shell.markdown import escape_markdown, help_on_terms, mark_terms, protect_terms, with_help
+from viz_app.texts import LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 # What pages say that does not stand in their own folder.
 BESIDE = {
     "why": ("bert_core/methods.py",), "images": ("viz_app/export/captions.py",),
     "heads": ("viz_app/shell/downloads.py",),
-    "attention": ("viz_app/export/page.py", "viz_app/shell/notices.py"),
+    "attention": ("viz_app/export/page.py", "viz_app/texts/en/frame.toml"),  # the notices of a text
 }  # fmt: skip
 # Words that no reader of seventeen need know, as pages say them.
 TECHNICAL = """
@@ -76,9 +76,11 @@ LOOKED_UP = {
 
 def said_on(path: str) -> set[str]:
     """The terms that a page says, by their names."""
-    files = [*(ROOT / "viz_app" / "pages" / path).glob("*.py"), *(ROOT / name for name in BESIDE.get(path, ()))]
-    texts = [text for file in files for text in strings(file)]
-    texts.append((ROOT / "viz_app" / "texts" / "en" / f"{path}.toml").read_text("utf-8"))
+    names = (f"viz_app/texts/en/{path}.toml", *BESIDE.get(path, ()))
+    files = [*(ROOT / "viz_app" / "pages" / path).glob("*.py"), *(ROOT / name for name in names)]
+    texts = [
+        text for file in files for text in ([file.read_text("utf-8")] if file.suffix == ".toml" else strings(file))
+    ]
     return {term.name for text in texts for *_, term in first_uses(text, page=path)}
 
 

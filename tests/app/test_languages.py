@@ -1,11 +1,10 @@
-"""The lessons and the frame in a second language: whole, the same claims, and chosen in the address."""
+"""The lessons in a second language: whole, the same claims, and chosen in the address. Static texts: test_texts.py."""
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -13,75 +12,22 @@ from typing import Any
 import pytest
 
 from bert_core.refused import Refused
-from bert_core.target_kinds import TARGET_KINDS
-from bert_core.task_heads import NO_ANSWER, TASK_HEADS
 from tests.app.test_own_lessons import folder, said
 from tests.visit import settled, visited, words
-from viz_app import classroom
-from viz_app.figures.lessons import LONGEST_LABEL, MARKS
+from viz_app.figures.lessons import LONGEST_LABEL
 from viz_app.glossary import terms
-from viz_app.lessons import LANGUAGES
 from viz_app.lessons.checks.context import Unsuitable
 from viz_app.lessons.parsing import FOLDER, folder_faults, lesson_of, lessons, parse_translation
-from viz_app.notation import PUT_WORDS
-from viz_app.pages import PAGES
-from viz_app.pages.learn.page import COURSES, READING
-from viz_app.shell import examples, language, panel, view
-from viz_app.shell.frame import ENGLISH_ONLY
-from viz_app.shell.language import translations
 from viz_app.shell.markdown import error_sentence, escape_markdown
-from viz_app.shell.params import GROUPS
-from viz_app.shell.target import SIMILARITIES
+from viz_app.texts import LANGUAGES, page_texts
 
 __all__ = ["folder"]  # a fixture
 
 OTHERS = [tag for tag in LANGUAGES if tag != "en"]
 SAID = {"title", "question", "says", "hint", "right", "wrong", "otherwise", "label", "bars", "unit"}  # by these keys
-THE_SAME = {
-    "attention",
-    "rollout",
-    "DecompX",
-    "occlusion",
-    "Text",
-    "Token",
-    "Start",
-    "Attribution",
-    "Probing",
-    "Pruning",
-}  # names, and words that German has too
+THE_SAME = {"attention", "rollout", "DecompX", "occlusion"}  # names
 UNSAID = r"^(page|address|answer|check|course|number|minutes|source|link|form) .*\n"  # lines of a lesson
 APP = Path(__file__).parents[2] / "viz_app"
-# Title and line of pages that are separate from Layers and Score.
-SEPARATE_PAGES = {
-    "search": ("Corpus search", "Similar tokens and similar head behaviour"),
-    "similarity": ("Sentence similarity", "Cosine of two texts, and what makes them similar"),
-}
-# Where what is said does not stand in the call itself, what it may be.
-TABLES: Mapping[str, tuple[str, ...]] = {
-    "page.title": (*(page.title for page in PAGES), *(title for title, _ in SEPARATE_PAGES.values())),
-    "page.line": (*(page.line for page in PAGES if page.line), *(line for _, line in SEPARATE_PAGES.values())),
-    "READING": (READING,),
-    "ENGLISH_ONLY": (ENGLISH_ONLY,),
-    "group": GROUPS,
-    "st.session_state[lesson.PAGES][view.page].title": (),
-    "COURSES[course]": tuple(COURSES.values()),
-    "kind": tuple(examples.by_kind([])),
-    "STEP_NAMES[step]": tuple(panel.STEP_NAMES.values()),
-    "MARKS[mark]": tuple(mark for mark in MARKS.values() if mark),
-    "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
-    "str(error)": classroom.MESSAGES,
-    "VOTE_CLOSED": (classroom.VOTE_CLOSED,),
-    "MISLEADS": (view.MISLEADS,),
-    "word": PUT_WORDS,
-    "sentence": (),  # a `Phrase`
-    "error.sentence": (),  # of an `Unsuitable`
-    "label": tuple(label for label, _ in view.FOLDED.values()) + tuple(SIMILARITIES.values()),
-    "target_advice(current).partition(', or ')[0]": (
-        "click a word to mask it", "choose above what to explain",
-        *dict.fromkeys(head.pair_advice for head in TASK_HEADS.values()),
-    ),
-    "head_of(target).target_title(target)": (*(kind.title for kind in TARGET_KINDS.values()), NO_ANSWER),
-}  # fmt: skip
 
 
 def texts(table: Any, at: str = "", under: str = "") -> Iterator[tuple[str, str, str]]:
@@ -156,36 +102,6 @@ def test_a_fault_in_a_translation_is_one_sentence(tmp_path: Path, old: str, new:
     assert re.search(says, faults[0].message) and faults[0].message.startswith("de/both_sides.toml")
 
 
-NAMES = ("translate", "Phrase", "Unsuitable")  # of the calls
-
-
-def translated_in_the_code() -> set[str]:
-    """Every sentence that the code asks for in the reader's language."""
-    found: set[str] = set()
-    for file in sorted(APP.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NAMES:
-                (what,) = node.args
-                if isinstance(what, ast.Constant):
-                    found.add(what.value)
-                else:
-                    assert ast.unparse(what) in TABLES, f"{file.name} says {ast.unparse(what)}: what may that be?"
-                    found.update(TABLES[ast.unparse(what)])
-    return found
-
-
-@pytest.mark.parametrize("tag", OTHERS)
-def test_every_sentence_of_the_frame_has_its_words(tag: str) -> None:
-    """Each call has its pair and each pair its call; the same figures are filled in, and nothing is left in English."""
-    pairs = translations(tag)
-    assert pairs.keys() == translated_in_the_code()
-    for english, other in pairs.items():
-        assert figures(other) == figures(english), english
-        assert other != english or other in THE_SAME, english
-        assert "“" not in re.sub("„[^„“]*“", "", other), other
-        assert other.startswith(" ") == english.startswith(" "), english
-
-
 @pytest.mark.parametrize("tag", OTHERS)
 def test_every_term_of_the_glossary_has_its_words(tag: str) -> None:
     """The same terms as in English, each with forms and a sentence of its own, and the page and source of the term."""
@@ -220,12 +136,11 @@ def test_why_a_check_cannot_be_applied_is_said_in_the_language_that_is_chosen(
     tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sentence is translated where it is shown, with its values; other errors stay as they are."""
-    english = "sentence {number} does not contain “{word}”: every one of them must"
-    error = Unsuitable(english, number=3, word="bank")
+    error = Unsuitable("sentence_without_word", number=3, word="bank")
     assert str(error) == "sentence 3 does not contain “bank”: every one of them must"
     assert error_sentence(error).startswith("Sentence 3 does not contain")
-    monkeypatch.setattr(language, "language", lambda: tag)
-    translated = translations(tag)[english].format(number=3, word="bank")
+    monkeypatch.setattr("viz_app.texts._Reader.language", staticmethod(lambda: tag))
+    translated = page_texts("checks").in_language(tag)["unsuitable.sentence_without_word"].format(number=3, word="bank")
     assert error_sentence(error) == escape_markdown(translated[:1].upper() + translated[1:] + ".")
     assert error_sentence(Refused("there is no file")) == escape_markdown("There is no file.")
 

@@ -17,6 +17,7 @@ from math import isfinite
 
 from bert_core.refused import Refused
 from viz_app.lessons import Lesson, Option
+from viz_app.texts import Phrase, TranslatedRefusal, page_texts
 
 Answer = int | float | Option | tuple[str, ...]
 
@@ -32,18 +33,15 @@ CODE = re.compile(rf"([A-Za-z0-9_]{{1,32}}-)?[{ALPHABET}]{{{CODE_LENGTH}}}")
 MAX_WRONG_CODES, MAX_WRONG_CODES_OF_VISITOR = 10, 5  # teacher's codes in a minute, of all visitors and of one
 MAX_PASS_LENGTH = 64  # characters of the pass of a teacher
 
-UNKNOWN_CLASS = "There is no such class: it was closed, or the link is not whole."
-CLASS_FULL = "This class is full: 500 have joined it, and no more can."
-JOIN_BUSY = "Very many are joining at this moment. Wait a minute, then reload the page."
-VOTE_CLOSED = "No answers are taken now: this vote is over."
-INVALID_ANSWER = "This is no answer to the question."
-WRONG_CODE = "That is not the teacher's code. It stands in the terminal in which the server was started."
-TOO_MANY_ATTEMPTS = "Too many wrong codes: wait a minute, then try again."
-TOO_MANY_CLASSES = "No more classes can be open here at once: close one first."
-MESSAGES = (
-    *(UNKNOWN_CLASS, CLASS_FULL, JOIN_BUSY, VOTE_CLOSED),
-    *(INVALID_ANSWER, WRONG_CODE, TOO_MANY_ATTEMPTS, TOO_MANY_CLASSES),
-)
+TEXTS = page_texts("class")
+UNKNOWN_CLASS = Phrase(TEXTS, "refused.unknown_class")
+CLASS_FULL = Phrase(TEXTS, "refused.class_full")
+JOIN_BUSY = Phrase(TEXTS, "refused.join_busy")
+VOTE_CLOSED = Phrase(TEXTS, "refused.vote_closed")
+INVALID_ANSWER = Phrase(TEXTS, "refused.invalid_answer")
+WRONG_CODE = Phrase(TEXTS, "refused.wrong_code")
+TOO_MANY_ATTEMPTS = Phrase(TEXTS, "refused.too_many_attempts")
+TOO_MANY_CLASSES = Phrase(TEXTS, "refused.too_many_classes")
 
 
 class Limit:
@@ -189,7 +187,7 @@ class Class:
         """Add a member. Raises Refused if the class is full."""
         with self._lock:
             if member not in self._people and len(self._people) >= MAX_PEOPLE:
-                raise Refused(CLASS_FULL)
+                raise TranslatedRefusal(CLASS_FULL)
             self._people.add(member)
 
     def is_member(self, member: str) -> bool:
@@ -205,11 +203,11 @@ class Class:
         with self._lock:
             current = self._rounds[-1] if self._rounds else None
             if current is None or member not in self._people or self._step != "ask":
-                raise Refused(VOTE_CLOSED)
+                raise TranslatedRefusal(VOTE_CLOSED)
             if (number, vote) != (len(self._rounds), len(current.votes)):
-                raise Refused(VOTE_CLOSED)
+                raise TranslatedRefusal(VOTE_CLOSED)
             if not current.question.is_answer(answer):
-                raise Refused(INVALID_ANSWER)
+                raise TranslatedRefusal(INVALID_ANSWER)
             current.votes[-1][member] = answer
 
     def answer_of(self, member: str) -> Answer | None:
@@ -247,7 +245,7 @@ class Classes:
         with self._lock:
             self._close_idle(time)
             if len(self._open) >= MAX_CLASSES:
-                raise Refused(TOO_MANY_CLASSES)
+                raise TranslatedRefusal(TOO_MANY_CLASSES)
             code = f"{route}-{new_code()}" if route else new_code()
             self._open[code] = group = Class(code, time)
             return group
@@ -265,10 +263,10 @@ class Classes:
             return group
         with self._lock:
             if self._joins.is_reached(time) or (group is None and self._wrong_joins.is_reached(time)):
-                raise Refused(JOIN_BUSY)
+                raise TranslatedRefusal(JOIN_BUSY)
             if group is None:
                 self._wrong_joins.count(time)
-                raise Refused(UNKNOWN_CLASS)
+                raise TranslatedRefusal(UNKNOWN_CLASS)
             self._joins.count(time)
         group.join(member)
         return group
@@ -305,10 +303,10 @@ class Teachers:
         with self._lock:
             recent = [wrong_visitor for wrong_time, wrong_visitor in self._wrong if time - wrong_time < 60]
             if len(recent) >= MAX_WRONG_CODES or recent.count(visitor) >= MAX_WRONG_CODES_OF_VISITOR:
-                raise Refused(TOO_MANY_ATTEMPTS)
+                raise TranslatedRefusal(TOO_MANY_ATTEMPTS)
             if not self._code or not hmac.compare_digest(_encode(plain_code(code[:200])), self._code):
                 self._wrong.append((time, visitor))
-                raise Refused(WRONG_CODE)
+                raise TranslatedRefusal(WRONG_CODE)
             token = secrets.token_urlsafe(24)
             self._passes[token.encode()] = time
             return token

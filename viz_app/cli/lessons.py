@@ -47,8 +47,8 @@ def export(
     device: shared.Device = "auto",
 ) -> None:
     """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
-    from viz_app.lessons import LANGUAGES
     from viz_app.lessons.parsing import lesson_of
+    from viz_app.texts import LANGUAGES
 
     shared.check_output(out, kinds=("html",))
     if lang not in LANGUAGES:

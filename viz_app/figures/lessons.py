@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from viz_app.figures.primitives import annotation, bars, require_equal_lengths, series_fill
 from viz_app.figures.style import DIVERGING, page, plain, sized
 
-MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, true"}
+MARKS = ("", "yours", "true", "both")
 LONGEST_LABEL = 18
 
 
@@ -24,8 +24,8 @@ def answer_bars(
     values: Sequence[float],
     marks: Sequence[str],
     *,
+    words: Mapping[str, str],
     form: str = ".2f",
-    words: Mapping[str, str] = MARKS,
     longest: int = LONGEST_LABEL,
     maximum: float | None = None,
     scale: float | None = None,
@@ -33,9 +33,9 @@ def answer_bars(
     """Draw answers as horizontal bars, in the order given, the first on top.
 
     marks: (bar,), each one of `MARKS`, written after the number, so that nothing depends on colour. form: format
-        specification of the numbers. words: mark -> its text in the language of the reader. longest: largest number of
-        characters of a label. maximum: the number whose bar has the full width; the largest one if None. scale: of
-        font and bars; that of a panel if None.
+        specification of the numbers. words: mark -> its text in the language of the reader; none for "". longest:
+        largest number of characters of a label. maximum: the number whose bar has the full width; the largest one if
+        None. scale: of font and bars; that of a panel if None.
     Raises ValueError if the lengths differ or a mark is unknown.
     """
     require_equal_lengths(labels=labels, values=values, marks=marks)
@@ -44,7 +44,7 @@ def answer_bars(
     true_colour = series_fill("now")["color"]
     colours = {"": page().faint, "yours": DIVERGING.colours()[-4], "true": true_colour, "both": true_colour}
     numbers = [number_written(value, form) for value in values]
-    texts = [f"<b>{number}</b>  {words[mark]}".rstrip() for number, mark in zip(numbers, marks, strict=True)]
+    texts = [f"<b>{number}</b>  {mark and words[mark]}".rstrip() for number, mark in zip(numbers, marks, strict=True)]
     low, high = min((*values, 0.0)), max((*values, 0.0)) if maximum is None else maximum
     scale = sized(1, 1.2) if scale is None else scale
     # The name stands above its bar: the panel is narrow.

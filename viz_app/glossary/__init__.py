@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from viz_app.lessons import ENGLISH
+from viz_app.texts import ENGLISH
 
 FOLDER = Path(__file__).parent
 

@@ -14,9 +14,6 @@ from pathlib import Path
 STEPS = ("predict", "do", "reveal", "yours", "free")
 # The kinds of answer: given in the panel as a word that is clicked, a number, an option or an order; or on the page.
 ANSWERS = ("word", "number", "choice", "order", "page")
-# Names of languages in themselves, by tag. Lessons are written in English; translations are in a folder named by tag.
-LANGUAGES = {"en": "English", "de": "Deutsch"}
-ENGLISH = "en"
 TREES = Path(__file__).with_name("trees.conllu")  # sixty example sentences with their dependency trees
 
 

@@ -18,9 +18,10 @@ from string import Formatter
 from typing import Any, NamedTuple, TypeVar
 
 from bert_core.refused import Refused
-from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, PageLink, Reveal, Task, View
+from viz_app.lessons import ANSWERS, Lesson, Option, PageLink, Reveal, Task, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.moved_pages import moved_address
+from viz_app.texts import ENGLISH, LANGUAGES
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)

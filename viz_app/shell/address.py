@@ -22,7 +22,9 @@ from viz_app.streamlit_compat import (
     reported_text,
     requested_query,
 )
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("frame")
 MAX_LINK_CHARACTERS = 2_000  # of texts in the address bar
 # Session keys.
 HEAD_CHOSEN = "_head_chosen"  # whether the visitor or a link selected a head; otherwise a page may select one
@@ -47,7 +49,7 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
     is_new = "text" not in state or any(state.get(name, text) != text for name, text in reported_texts.items())
     if not is_new and not is_history_navigation():
         return []
-    notices: list[str] = []
+    faults: list[tuple[str, str, Refused]] = []
     address = current_names(st.query_params.to_dict(), table)
     state[HEAD_CHOSEN] = "head" in address
     # An address without a text is that of a new visitor, or of a text that is too long for it, which is kept.
@@ -61,10 +63,12 @@ def restore_params(table: Mapping[str, Param[Any]]) -> list[str]:
             try:
                 value = param.parse(address[name])
             except Refused as error:
-                notices.append(f"The link says {name}={address[name][:60]!r}, which is not possible: {error}.")
+                faults.append((name, repr(address[name][:60]), error))
         state[name] = reported_texts.get(name, value)
     state[TEXT_UNNAMED] = not has_text and (is_new or state.get(TEXT_UNNAMED, False))
-    return notices
+    # Only now is the language of the session that of the link.
+    sentence = TEXTS["link.impossible"]
+    return [sentence.format(name=name, value=value, reason=reason) for name, value, reason in faults]
 
 
 def open_example(page: Page) -> None:

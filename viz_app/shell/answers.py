@@ -11,9 +11,11 @@ from viz_app.components.token_strip import Chip, token_strip
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.shell import lesson
-from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
 from viz_app.shell.markdown import escape_markdown
+from viz_app.texts import page_texts
+
+TEXTS = page_texts("lesson")
 
 Drafts = dict[str, object]  # answers that are not submitted, by step; mutable
 
@@ -77,11 +79,11 @@ def _word(context: CheckContext, drafts: Drafts, key: str) -> int | None:
     token_strip(
         _chips(context, word),
         key="lesson_words",
-        label=translate("Words of the sentence; a click chooses the one that you expect"),
+        label=TEXTS["answer.words"],
         on_click=lambda click: drafts.update({key: click.word}),
     )
     text = "" if word is None else escape_markdown(context.original.word_text(word))
-    st.caption(translate("Chosen: {word}").format(word=text) if text else translate("Nothing chosen yet"))
+    st.caption(TEXTS["answer.chosen"].format(word=text) if text else TEXTS["answer.nothing_chosen"])
     return word
 
 
@@ -93,7 +95,7 @@ def _chips(context: CheckContext, selected_word: int | None) -> list[Chip]:
         if original.special[position]:
             continue
         is_hidden = word in hidden
-        title = translate("The gap") if is_hidden else translate("{token}: choose it").format(token=token)
+        title = TEXTS["answer.gap"] if is_hidden else TEXTS["answer.choose_word"].format(token=token)
         is_target = word is not None and word == selected_word
         side = original.sides[position]
         chips.append(Chip(token, title, word, side, special=is_hidden, masked=is_hidden, target=is_target))
@@ -103,13 +105,13 @@ def _chips(context: CheckContext, selected_word: int | None) -> list[Chip]:
 def _number(task: Task, drafts: Drafts, key: str) -> int | None:
     draft: Any = drafts.get(key)
     number: int | None = st.number_input(
-        translate("How many {unit}?").format(unit=task.unit),
+        TEXTS["answer.number"].format(unit=task.unit),
         int(task.minimum),
         int(task.maximum),
         draft,
         step=1,
         key=f"lesson_number_{key}",
-        placeholder=translate("{least:g} to {most:g}").format(least=task.minimum, most=task.maximum),
+        placeholder=TEXTS["answer.bounds"].format(least=task.minimum, most=task.maximum),
     )
     drafts[key] = number
     return number
@@ -133,8 +135,8 @@ def _order(items: tuple[str, ...], drafts: Drafts, key: str) -> tuple[str, ...] 
         label, kind = f"{rank}{escape_markdown(item)}", "primary" if rank else "secondary"
         options: dict[str, Any] = {"key": f"lesson_order_{number}", "type": kind, "width": "stretch"}
         columns[number % 2].button(label, on_click=click, args=(item,), **options)
-    following = translate("Press the best one first; press again to take it back.")
-    st.caption(following if order else translate("Press the best one first."))
+    following = TEXTS["answer.order_next"]
+    st.caption(following if order else TEXTS["answer.order_first"])
     return order if len(order) == len(items) else None
 
 
@@ -142,7 +144,7 @@ def _option(task: Task, drafts: Drafts, key: str) -> Option | None:
     draft: Any = drafts.get(key)
     labels = [escape_markdown(option.label) for option in task.options]
     number = st.radio(
-        translate("Choose one"),
+        TEXTS["answer.choose"],
         range(len(labels)),
         index=draft,
         format_func=labels.__getitem__,

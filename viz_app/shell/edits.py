@@ -17,7 +17,6 @@ from bert_core.run.patch_edits import make_patch
 from bert_core.tokenizer import Encoding
 from viz_app.notation import (
     MOST_EDITS,
-    PUT_WORDS,
     PatchAddress,
     cut_in_words,
     parse_cuts,
@@ -29,11 +28,12 @@ from viz_app.notation import (
     write_put,
     write_scaled,
 )
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.params import Head, Param
 from viz_app.shell.work import cached
+from viz_app.texts import page_texts
 
+TEXTS, FRAME_TEXTS = page_texts("edits"), page_texts("frame")
 MAX_LISTED = 3  # edits of a kind that are listed
 NO_EDITS: dict[str, Any] = {"cut": (), "scaled": (), "put": None, "put_from": ""}
 
@@ -46,7 +46,7 @@ def with_edits(
     encoding, original: the text with and without the words `masked` masked. off: heads that are off.
     """
     state, model = st.session_state, loaded
-    for kind, notice in (("cut", translate("No attention is blocked.")), ("scaled", translate("No neuron is scaled."))):
+    for kind, notice in (("cut", TEXTS["knockout.none"]), ("scaled", TEXTS["scaled.none"])):
         try:
             changed = edited(model, state[kind])
             check_edits(changed, len(encoding))
@@ -59,7 +59,7 @@ def with_edits(
     try:
         return edited(model, [_patch(model, state.put, _source(model, encoding, original, masked), encoding, off)])
     except Refused as error:
-        notice = translate("No patch is active.")
+        notice = TEXTS["patch.none"]
         st.warning(with_help(f"{error_sentence(error)} {notice}"), icon=":material/conversion_path:")
         state.put = None
         return model
@@ -94,21 +94,17 @@ def _patch(
 
 def show_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
     """Write a line for each kind of edits, with a button that removes them."""
-    all_tokens, layers, neuron = translate("every token"), translate("all layers"), translate("neuron")
-    methods = translate("the rest of the row is renormalised"), translate("the rest is unchanged")
-    words = {word: translate(word) for word in PUT_WORDS}.__getitem__
     cuts, scaled, patches = [], [], []
     for edit in edits:
         if isinstance(edit, AttentionKnockout):
-            cut = cut_in_words(edit, encoding, every_token=all_tokens, all_layers=layers, row_effects=methods)
-            cuts.append(escape_markdown(cut))
+            cuts.append(escape_markdown(cut_in_words(edit, encoding, TEXTS)))
         elif isinstance(edit, ScaledNeuron):
-            scaled.append(scaled_in_words(edit, neuron=neuron, off=translate("off")))
+            scaled.append(scaled_in_words(edit, TEXTS))
         elif isinstance(edit, ActivationPatch):
-            patches.append(escape_markdown(put_in_words(edit, encoding, translate_word=words)))
-    _write_edits("cut", cuts, translate("Blocked attention: {names}"), "content_cut", "arrows_cut")
-    _write_edits("scaled", scaled, translate("Scaled: {names}"), "tune", "neurons_scaled")
-    _write_edits("put", patches, translate("Patched: {names}"), "conversion_path", "part_put_in")
+            patches.append(escape_markdown(put_in_words(edit, encoding, TEXTS)))
+    _write_edits("cut", cuts, TEXTS["knockout.names"], "content_cut", "arrows_cut")
+    _write_edits("scaled", scaled, TEXTS["scaled.names"], "tune", "neurons_scaled")
+    _write_edits("put", patches, TEXTS["patch.names"], "conversion_path", "part_put_in")
 
 
 def _write_edits(kind: str, names: list[str], sentence: str, icon: str, key: str) -> None:
@@ -116,10 +112,10 @@ def _write_edits(kind: str, names: list[str], sentence: str, icon: str, key: str
         return
     line = "; ".join(names[:MAX_LISTED])
     if len(names) > MAX_LISTED:
-        line += translate(" and {many} more").format(many=len(names) - MAX_LISTED)
+        line += FRAME_TEXTS["more"].format(many=len(names) - MAX_LISTED)
     with st.container(key=key, horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f":orange[:material/{icon}:] {sentence.format(names=line)}")
-        st.button(translate("Restore"), on_click=_restore, args=(kind,), key=f"restore_{kind}")
+        st.button(TEXTS["restore"], on_click=_restore, args=(kind,), key=f"restore_{kind}")
 
 
 def add_knockouts(cut: AttentionKnockout) -> None:

@@ -13,6 +13,9 @@ from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.shell.address import log_line
 from viz_app.shell.markdown import PAGE, error_sentence, with_help
+from viz_app.texts import page_texts
+
+TEXTS = page_texts("frame")
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +39,6 @@ def error_boundary(place: DeltaGenerator | None = None) -> Iterator[None]:
         facts = f"{versions()}\npage {page}: {type(error).__name__}\n{log_line()}"
         logger.exception("a bug on a page\n%s", facts)
         with container.container():
-            st.error(
-                with_help(
-                    "This page has a bug: it is not your fault, and nothing that you chose is lost. Change something, "
-                    "or open another page."
-                ),
-                icon=":material/error:",
-            )
-            st.caption("To report it, copy these lines. Nothing that you typed is in them.")
+            st.error(with_help(TEXTS["bug.sentence"]), icon=":material/error:")
+            st.caption(TEXTS["bug.report"])
             st.code(facts, language=None)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from bert_core.loading import ASSETS
-from viz_app.shell.language import translate
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("frame")
 FILE = ASSETS / "headlight-mini" / "examples.json"
 
 
@@ -35,10 +36,10 @@ class Example:
         """The hidden words, and whether the second text follows."""
         words = re.findall(r"\w+|[^\w\s]", self.text)
         names = ", ".join(words[number] for number in self.masked)
-        hidden = translate("{piece} (masked)").format(piece=names) if self.masked else translate("No mask")
+        hidden = TEXTS["tokens.masked"].format(piece=names) if self.masked else TEXTS["examples.no_mask"]
         if not self.pair:
             return hidden
-        return hidden + (translate("; B follows") if self.is_continuation else translate("; B does not follow"))
+        return hidden + (TEXTS["examples.follows"] if self.is_continuation else TEXTS["examples.does_not_follow"])
 
     @property
     def full_text(self) -> str:
@@ -61,13 +62,11 @@ def first_example() -> Example:
 
 
 def by_kind(surprises: Iterable[Example]) -> dict[str, list[Example]]:
-    """Return examples by heading. surprises: those of pages, sorted by the length of their remarks."""
+    """Return examples by the key of their heading. surprises: those of pages, sorted by the length of their remarks."""
     return {
-        "With a surprise": sorted(surprises, key=lambda example: len(example.remark)),
-        "The second sentence follows": [example for example in all_examples() if example.is_continuation],
-        "The second sentence comes from elsewhere": [
-            example for example in all_examples() if not example.is_continuation
-        ],
+        "surprise": sorted(surprises, key=lambda example: len(example.remark)),
+        "continuation": [example for example in all_examples() if example.is_continuation],
+        "no_continuation": [example for example in all_examples() if not example.is_continuation],
     }
 
 

@@ -17,14 +17,12 @@ from viz_app.components.address import keep_history
 from viz_app.components.announcer import announce
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.style import Look, current_look, use_look
-from viz_app.lessons import ENGLISH, LANGUAGES
 from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
 from viz_app.shell.downloads import page_export
 from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
-from viz_app.shell.language import language, translate
 from viz_app.shell.markdown import SPECIAL_TOKENS, error_sentence, escape_markdown, special_tokens, with_help
 from viz_app.shell.models import ModelReference, model_settings, selected_model, show_load_error
 from viz_app.shell.notices import show_link_notices, show_text_notices, show_unknown_tokens, status_line
@@ -41,12 +39,12 @@ from viz_app.shell.selection import (
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 from viz_app.shell.view import current_view, page_place, write_note
 from viz_app.streamlit_compat import StreamlitPage
+from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
+TEXTS = page_texts("frame")
 P = ParamSpec("P")
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
-TRANSLATED = ("start", "learn", "glossary")  # pages whose texts are in all languages
-ENGLISH_ONLY = "This page is in English only; its technical terms are explained."
 MASKED_TEXTS = "_masked_texts"  # session key: the words that were masked when the text was changed
 STREAMLIT_PAGES = "_ways"  # session key of the pages of this run, as Streamlit links them, by their paths
 
@@ -120,7 +118,7 @@ def fragment(draw: Callable[P, None], *, run_every: float | None = None) -> Call
 def open_in_app_link() -> None:
     """Draw the link from an embedded page to the same view of the whole app."""
     with st.container(key="way_out"):
-        label, link = translate("Open in Headlight"), address.relative_link()
+        label, link = TEXTS["open_in_app"], address.relative_link()
         st.link_button(label, link, icon=":material/open_in_new:", type="tertiary")
 
 
@@ -132,10 +130,7 @@ def fade_stale() -> None:
 def run_page(page: Page, streamlit_page: StreamlitPage) -> None:
     """Draw a page, with errors in the place of its figure."""
     with error_boundary(page_place("figure")), count_unknown_tokens() as counted:
-        line = translate(page.line)
-        if language() != ENGLISH and page.path not in TRANSLATED:
-            line = f"{line}. {translate(ENGLISH_ONLY)}"
-        title(translate(page.title), line)
+        title(page.title, page.line if page.texts.is_translated else f"{page.line}. {TEXTS['english_only']}")
         try:
             streamlit_page.run()
         finally:  # also if the page ended early
@@ -172,18 +167,20 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
         # The browser cuts a text after one more character, so that its length is not known.
         is_cut = MAX_TEXT_CHARACTERS + 1 in (len(text), len(pair))
         length = f"{MAX_TEXT_CHARACTERS if is_cut else len(text + pair):,}"
-        length = translate("more than {many}").format(many=length) if is_cut else length
-        sentence = translate("The text has {many} characters: at most {most:,} can be read.")
+        length = TEXTS["text.more_than"].format(many=length) if is_cut else length
+        sentence = TEXTS["text.too_long"]
         st.error(with_help(sentence.format(many=length, most=MAX_TEXT_CHARACTERS)))
         return None
     state[SPECIAL_TOKENS] = loaded.tokenizer.special_tokens
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except Refused as error:
-        st.error(with_help(error_sentence(error)), icon=":material/edit:")
-        if not text.strip():
+        is_empty = not text.strip()
+        missing = TEXTS["text.second_only" if pair.strip() else "text.empty"]
+        st.error(with_help(missing if is_empty else error_sentence(error)), icon=":material/edit:")
+        if is_empty:
             first = examples.first_example()
-            label = translate("Begin with “{text}”").format(text=first.text)
+            label = TEXTS["text.begin"].format(text=first.text)
             st.button(label, on_click=open_example_text, args=(first,), type="primary", key="begin")
         return None
     if (texts := state.get(MASKED_TEXTS)) and loaded.has_head("words") and not original.mask_positions:
@@ -194,7 +191,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
     current = Selection(ModelReference(loaded), encoding, original, None, off)
-    label = translate("Tokens; click a word to mask it or show it again")
+    label = TEXTS["tokens.label"]
     with page_place("strip"):
         token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
     show_text_notices(current, keep_place=page.switches)
@@ -204,8 +201,8 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
 def _settings(*, models: bool) -> None:
     if models:
         model_settings()
-    lecture(label=translate("Lecture mode"), help=translate("Larger type, thicker lines, for a projector"))
-    language_tag(label=translate("Language"))
+    lecture(label=TEXTS["settings.lecture"], help=TEXTS["settings.lecture_help"])
+    language_tag(label=TEXTS["settings.language"])
 
 
 def _text_inputs(page_examples: list[Example], *, has_next_sentence: bool) -> None:
@@ -214,16 +211,16 @@ def _text_inputs(page_examples: list[Example], *, has_next_sentence: bool) -> No
     has_next_sentence: whether the model predicts if the second text follows.
     """
     first, second = page_place("text").columns([3, 2], gap="small")
-    placeholder = translate("Type a sentence")
+    placeholder = TEXTS["text.first_placeholder"]
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
     pairs = {example.pair for example in (*examples.all_examples(), *page_examples)}
-    label = translate("Sentence")
+    label = TEXTS["text.first"]
     selection.text(first, label=label, on_change=_receive_text, args=(pairs,), placeholder=placeholder, **hidden)
-    optional = translate("Second sentence (optional): does it follow?")
-    placeholder = optional if has_next_sentence else translate("Second sentence (optional)")
-    label = translate("Second sentence")
+    optional = TEXTS["text.second_placeholder_next"]
+    placeholder = optional if has_next_sentence else TEXTS["text.second_placeholder"]
+    label = TEXTS["text.second"]
     selection.pair(second, label=label, on_change=_receive_pair, placeholder=placeholder, **hidden)
-    with page_place("examples").popover(translate("Examples"), key=EXAMPLES, on_change="rerun") as popover:
+    with page_place("examples").popover(TEXTS["examples.label"], key=EXAMPLES, on_change="rerun") as popover:
         if popover.open:
             _examples(page_examples)
 
@@ -231,7 +228,7 @@ def _text_inputs(page_examples: list[Example], *, has_next_sentence: bool) -> No
 def _examples(page_examples: list[Example]) -> None:
     """Draw a button for each example."""
     for kind, group in examples.by_kind(page_examples).items():
-        st.caption(translate(kind))
+        st.caption(TEXTS[f"examples.{kind}"])
         for index, example in enumerate(group):
             label = f"**{escape_markdown(example.title)}** &nbsp; {escape_markdown(example.full_text)}"
             st.button(label, key=f"{kind} {index}", on_click=open_example_text, args=(example,), width="stretch")
@@ -262,18 +259,16 @@ def _receive_pair() -> None:
 def _chips(current: Selection) -> list[Chip]:
     """Return the tokens of the text for the token strip."""
     encoding, original, target_token = current.encoding, current.original, target_position(current)
-    hidden = special_tokens().substitute_in(translate("Masked: the model reads [MASK] here. Click to show the word."))
+    hidden = special_tokens().substitute_in(TEXTS["tokens.show"])
     chips = []
     for position, (token, piece) in enumerate(zip(encoding.tokens, original.tokens, strict=True)):
         masked = token != piece
-        title = translate("{piece}: position {position}, number {number:,} in the vocabulary").format(
-            piece=piece, position=position, number=original.input_ids[position]
-        )
-        advice = hidden if masked else translate("Click to mask it.")
+        title = TEXTS["tokens.title"].format(piece=piece, position=position, number=original.input_ids[position])
+        advice = hidden if masked else TEXTS["tokens.mask"]
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
-                text=translate("{piece} (masked)").format(piece=piece) if ends else piece,
+                text=TEXTS["tokens.masked"].format(piece=piece) if ends else piece,
                 title=title if encoding.special[position] else f"{title}\n{advice}",
                 word=encoding.words[position],
                 side=encoding.sides[position],

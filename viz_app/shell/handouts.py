@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,19 +15,20 @@ from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
 from viz_app.export.profiles import mark_guess
-from viz_app.figures.lessons import MARKS, number_written
+from viz_app.figures.lessons import number_written
 from viz_app.lessons import Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import lesson_records
-from viz_app.shell.language import translate
 from viz_app.shell.lesson_check import MAX_ANSWERS, all_verdicts
 from viz_app.shell.lesson_records import lesson_context, prediction_context
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.profiles import guess_examples, profiles_of
 from viz_app.shell.work import Work
+from viz_app.texts import page_texts
 
+TEXTS, FRAME_TEXTS = page_texts("lesson"), page_texts("frame")
 SHOWN_WORDS = 10  # of a gap
 MAPS = ("attention", "roles")  # pages with the attention maps of a text
 PROFILES = "profiles"  # the page with examples from a corpus instead of the text
@@ -76,11 +76,7 @@ def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress 
             choices[int(key)] = answer.label if isinstance(answer, Option) else context.original.word_text(answer)
     if task.answer == "order":
         choices = dict(enumerate(task.items))
-    description = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
-    if not claim_holds:
-        description = translate(
-            "{model} was asked, and on it the lesson's claim does not hold. Layers and heads count from zero.", tag=tag
-        )
+    description = TEXTS.in_language(tag)["handout.model" if claim_holds else "handout.claim_fails"]
     handout = Handout(
         language=tag,
         title=content.title,
@@ -106,14 +102,15 @@ def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress 
 
 def _labels(task: Task, tag: str) -> dict[str, str]:
     """Return the labels of the page in its language."""
+    texts = TEXTS.in_language(tag)
     return {
-        "expect": translate("What do you expect?", tag=tag),
-        "say": translate("That is what I expect", tag=tag),
-        "number": translate("How many {unit}?", tag=tag).format(unit=task.unit),
-        "hint": translate("Hint", tag=tag),
-        "true": translate("What is true", tag=tag),
-        "on": translate("Explore further:", tag=tag),
-        "needs": translate("This page needs JavaScript to show what is true.", tag=tag),
+        "expect": texts["steps.predict"],
+        "say": texts["answer.submit"],
+        "number": texts["answer.number"].format(unit=task.unit),
+        "hint": texts["hint"],
+        "true": texts["steps.reveal"],
+        "on": texts["explore"],
+        "needs": texts["handout.needs_javascript"],
     }
 
 
@@ -128,16 +125,16 @@ def _answer_key(task: Task, answer: Any) -> str:
 
 def _outcome(content: Lesson, verdict: Verdict, tag: str) -> Outcome:
     reveal = content.reveal
-    text = verdict.reveal_text(reveal).format(**verdict.translated_figures(partial(translate, tag=tag)))
+    text = verdict.reveal_text(reveal).format(**verdict.translated_figures(tag))
     values = [bar.value for bar in verdict.bars]
     start = min((*values, 0.0))
     width = max((*values, 0.0)) - start or 1.0
-    marks = {mark: translate(MARKS[mark], tag=tag) for mark in MARKS}
+    marks = TEXTS.in_language(tag).options("marks")
     bars = []
     for name, value, mark in verdict.bars:
         label, number = reveal.bars.get(name, name), number_written(value, reveal.form)
         shares = (min(value, 0.0) - start) / width, abs(value) / width
-        bars.append(Bar(label, number, *shares, mark, marks[mark]))
+        bars.append(Bar(label, number, *shares, mark, marks.get(mark, "")))
     return Outcome(split_paragraphs(text), bars)
 
 
@@ -160,6 +157,7 @@ def _corpus_examples(context: CheckContext, view: View) -> list[str]:
 
 def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
     """Yield the pictures of a view that a file can contain: the guesses for each gap, or attention maps."""
+    texts = TEXTS.in_language(tag)
     context = lesson_context(loaded, view)
     if view.page == "predict":
         yield from _guesses(loaded, context.encoding, tag)
@@ -168,20 +166,21 @@ def _pictures(loaded: LoadedModel, view: View, tag: str) -> Iterator[Picture]:
         layer, head = context.head
         is_one_head = "head" in view.address
         map_view = MapView(layer=layer, heads=(head,) if is_one_head else ())
-        heads = f"L{layer} H{head}" if is_one_head else translate("all heads", tag=tag)
-        alt = translate("Attention of {heads}", tag=tag).format(heads=heads)
+        heads = f"L{layer} H{head}" if is_one_head else texts["handout.all_heads"]
+        alt = texts["handout.attention"].format(heads=heads)
         yield Picture(picture_bytes(maps_picture(map_view.maps(run), map_view), "svg"), alt)
 
 
 def _guesses(loaded: LoadedModel, encoding: Encoding, tag: str) -> Iterator[Picture]:
+    texts = TEXTS.in_language(tag)
     run = capture(loaded, encoding, top_k=SHOWN_WORDS)
-    unit = translate("probability", tag=tag)
+    unit = texts["handout.probability"]
     for prediction in run.predictions:
         pieces = [loaded.tokenizer.token_of(piece) for piece, _ in prediction.top]
         bars = bars_picture(pieces, [share for _, share in prediction.top], unit=unit)
-        alt = translate("The likeliest words at position {position}: {words}", tag=tag)
+        alt = texts["handout.guesses"]
         words = ", ".join(pieces[:5])
         yield Picture(picture_bytes(bars, "svg"), alt.format(position=prediction.position, words=words))
     if run.nsp is not None and not run.predictions:
-        label = translate("“B follows A”", tag=tag)
+        label = FRAME_TEXTS.in_language(tag)["targets.nsp"]
         yield Picture(picture_bytes(bars_picture([label], [run.nsp], unit=unit), "svg"), f"{label}: {run.nsp:.2f}")

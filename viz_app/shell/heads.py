@@ -15,11 +15,13 @@ from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.shell import selection
 from viz_app.shell.address import HEAD_CHOSEN
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.params import Head, Param, parse_head, parse_indices, write_indices, write_pair
 from viz_app.shell.selection import Selection
+from viz_app.texts import page_texts
+
+TEXTS = page_texts("frame")
 
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
 MAX_NAMED_HEADS, MAX_LISTED_HEADS = 2, 30  # on the button, and in its tooltip
@@ -95,9 +97,7 @@ def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
     if wrong:
         layer, head = wrong[0]
-        sentence = translate(
-            "L{layer} H{head} does not exist: {model} has layers 0 to {last} and heads 0 to {most}. It is ignored."
-        )
+        sentence = TEXTS["heads.missing"]
         model = escape_markdown(shown_name(loaded.name))
         st.warning(with_help(sentence.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
         state.off = tuple(h for h in state.off if h not in wrong)
@@ -126,18 +126,18 @@ def show_heads_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
         return
     names = ", ".join(f"L{layer} H{head}" for layer, head in off[:MAX_LISTED_HEADS])
     if len(off) > MAX_LISTED_HEADS:
-        names += translate(" and {many} more").format(many=len(off) - MAX_LISTED_HEADS)
-    sentence = translate("1 head is off") if len(off) == 1 else translate("{many} heads are off")
-    restore = translate("Switch all on")
+        names += TEXTS["more"].format(many=len(off) - MAX_LISTED_HEADS)
+    sentence = TEXTS["heads.one_off"] if len(off) == 1 else TEXTS["heads.off"]
+    restore = TEXTS["heads.switch_all_on"]
     named = f": {names}" if len(off) <= MAX_NAMED_HEADS else ""
     label = f":orange[:material/visibility_off: **{sentence.format(many=len(off))}{named}**] · {restore}"
     with st.container(key="heads_off"):
         st.button(
-            label if off else translate("All heads are on"),
+            label if off else TEXTS["heads.all_on"],
             on_click=_restore_heads,
             key="restore_heads",
             disabled=not off,
-            help=names or translate("All heads are on"),  # a button without a tooltip is higher
+            help=names or TEXTS["heads.all_on"],  # a button without a tooltip is higher
             type="tertiary",
         )
 

@@ -12,7 +12,7 @@ from bert_core.loading import LoadedModel
 from bert_core.run.memory import forward_bytes
 from viz_app.lessons import Lesson, Task, View
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.checks.context import CheckContext, Phrase, check_length
+from viz_app.lessons.checks.context import CheckContext, check_length
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import selection
 from viz_app.shell.model_names import shown_name
@@ -27,7 +27,7 @@ CURRENT_NAMES = {"several": "sentences", "like": "common_word", "one": "sentence
 def record_work(check: str, context: CheckContext) -> Work[Any]:
     """Return the work that computes the record of a check. Raises Refused for a text or a model that is unsuitable."""
     encoding, loaded, record = context.encoding, context.loaded, CHECKS[check].record
-    check_length(len(encoding), Phrase("the text has {tokens} tokens: a lesson asks of {most} at most"))
+    check_length(len(encoding), "text_too_long")
     key = ("lesson", record.compute, loaded.weights_key, encoding, record.key(context))
     passes = record.passes(context)
     return Work(

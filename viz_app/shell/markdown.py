@@ -10,9 +10,9 @@ import streamlit as st
 
 from bert_core.tokenizer import BERT_SPECIAL_TOKENS, SpecialTokens
 from viz_app.glossary import first_uses
-from viz_app.lessons.checks.context import Unsuitable
-from viz_app.shell.language import language, translate
+from viz_app.shell.language import language
 from viz_app.streamlit_compat import is_in_script_run
+from viz_app.texts import TranslatedRefusal
 
 PAGE = "_page"  # session key of the path of the page
 SPECIAL_TOKENS = "_special_tokens"  # session key of those of the selected model
@@ -57,7 +57,7 @@ def with_special_tokens(text: str) -> str:
 
 def error_sentence(error: Exception) -> str:
     """Return the message of an error as a sentence in Markdown, translated if it has a translation."""
-    text = translate(error.sentence).format(**error.values) if isinstance(error, Unsuitable) else str(error)
+    text = error.sentence if isinstance(error, TranslatedRefusal) else str(error)
     return escape_markdown(text[:1].upper() + text[1:] + ".")
 
 

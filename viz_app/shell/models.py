@@ -14,13 +14,15 @@ from bert_core.editing import edited
 from bert_core.loading import LoadedModel, load, stat_model_files
 from bert_core.refused import Refused
 from viz_app.access import is_local_server
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.memory import DEVICE_SETTING, MODELS
 from viz_app.shell.model_cache import use
 from viz_app.shell.model_names import added_models, full_name, models_on_offer, parse_model, shown_name
 from viz_app.shell.params import Param
 from viz_app.shell.work import Work, wait_for
+from viz_app.texts import page_texts
+
+TEXTS = page_texts("frame")
 
 # Session keys.
 LOAD_PROBLEM = "_load_problem"  # why the last model could not be loaded
@@ -93,16 +95,14 @@ def model_settings() -> None:
         state.model = state.pop(_NEXT_MODEL)
     if state.model not in options:
         state.model = options[0]
-    model_choice(label=translate("Model"), options=options, help=full_name(state.model))
+    model_choice(label=TEXTS["model.label"], options=options, help=full_name(state.model))
     if is_local_server():
         # In a form, the Enter key loads the model.
-        with st.popover(translate("Another model"), width="stretch"), st.form("another_model_form", border=False):
-            help_text = translate(
-                "A folder with config.json and the weights, the same files in one .zip, or a name on the hub."
-            )
-            label = translate("Checkpoint folder or hub id")
+        with st.popover(TEXTS["model.another"], width="stretch"), st.form("another_model_form", border=False):
+            help_text = TEXTS["model.name_help"]
+            label = TEXTS["model.name"]
             st.text_input(label, key="another_model", placeholder="bert-base-uncased", help=help_text)
-            st.form_submit_button(translate("Load"), on_click=_add_model, key="add_model")
+            st.form_submit_button(TEXTS["model.load"], on_click=_add_model, key="add_model")
 
 
 def show_load_error() -> None:
@@ -112,7 +112,7 @@ def show_load_error() -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.error(with_help(state[LOAD_PROBLEM]), icon=":material/folder_off:", width="stretch")
-        st.button(translate("Close"), on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
+        st.button(TEXTS["model.close"], on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
 
 
 def _add_model() -> None:
@@ -121,9 +121,7 @@ def _add_model() -> None:
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
     if not name:
-        state[LOAD_PROBLEM] = translate(
-            "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
-        )
+        state[LOAD_PROBLEM] = TEXTS["model.name_missing"]
         return
     if name.startswith("~"):
         name = str(Path(name).expanduser())
@@ -159,6 +157,6 @@ def selected_model() -> LoadedModel | None:
             state[LOAD_PROBLEM] = error_sentence(error)
             state[_NEXT_MODEL] = state.get(_LAST_MODEL, models_on_offer()[0])
             st.rerun()
-        sentence = f"{error_sentence(error)} {translate('Choose another model in the sidebar.')}"
+        sentence = f"{error_sentence(error)} {TEXTS['model.choose_another']}"
         st.error(with_help(sentence), icon=":material/folder_off:")
         return None

@@ -15,12 +15,14 @@ from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.controls import example_button
 from viz_app.shell.edits import show_edits
 from viz_app.shell.heads import show_heads_off
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import MAX_WORD_CHARACTERS, Selection, longest_word, toggle_mask
 from viz_app.shell.view import View, page_place, write_note
 from viz_app.shell.work import seconds_taken
+from viz_app.texts import page_texts
+
+TEXTS = page_texts("frame")
 
 
 def show_link_notices(notices: Sequence[str]) -> None:
@@ -35,36 +37,29 @@ def show_text_notices(current: Selection, *, keep_place: bool) -> None:
     name = escape_markdown(shown_name(loaded.name))
     notices = []
     if encoding.truncated_count:
-        sentence = translate(
-            "The text has {length:,} tokens, but {model} reads at most {most:,}: the last {cut:,} are left out."
-        ).format(length=encoding.full_length, model=name, most=len(encoding), cut=encoding.truncated_count)
+        sentence = TEXTS["notices.cut"].format(
+            length=encoding.full_length, model=name, most=len(encoding), cut=encoding.truncated_count
+        )
         notices.append(f":orange[:material/content_cut:] {sentence}")
     if unknown := current.original.unknown_count:
-        sentence = translate(
-            "{unknown:,} of {all:,} tokens are [UNK]: these characters are not in the vocabulary, so the model cannot "
-            "tell them apart."
-        ).format(unknown=unknown, all=current.original.typed_count)
+        sentence = TEXTS["notices.unknown"].format(unknown=unknown, all=current.original.typed_count)
         if current.original.mostly_unknown:
             st.warning(with_help(sentence))
         else:
             notices.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > MAX_LINK_CHARACTERS:
-        sentence = translate(
-            "The text is longer than {most:,} characters, so the link in the address bar does not contain it."
-        )
+        sentence = TEXTS["notices.long_link"]
         notices.append(sentence.format(most=MAX_LINK_CHARACTERS))
     if notices:
         st.caption(" ".join(notices))
     lacks_words, lacks_next = not loaded.has_head("words"), loaded.supports_nsp and not loaded.has_head("next")
     if lacks_words or lacks_next:
         if not lacks_words:
-            sentence = translate("{model} has no trained output for two sentences, so it makes no such predictions.")
+            sentence = TEXTS["notices.no_next"]
         elif not lacks_next:
-            sentence = translate("{model} has no trained masked-word output, so it makes no such predictions.")
+            sentence = TEXTS["notices.no_words"]
         else:
-            sentence = translate(
-                "{model} has no trained output for words or two sentences, so it makes no such predictions."
-            )
+            sentence = TEXTS["notices.no_words_or_next"]
         st.info(with_help(sentence.format(model=name)))
     with page_place("heads_off"):
         show_heads_off(current.off, keep_place=keep_place)
@@ -75,7 +70,7 @@ def show_unknown_tokens(counted: UnknownTokens) -> None:
     """Warn about texts, other than that of the page, whose tokens are mostly unknown."""
     page_text = st.session_state.text.strip()
     if texts := ", ".join(escape_markdown(text) for text in counted.texts if not page_text.startswith(text)):
-        sentence = translate("Mostly [UNK], so what is computed from it says little: {texts}")
+        sentence = TEXTS["notices.mostly_unknown"]
         st.warning(with_help(sentence.format(texts=texts)))
 
 
@@ -116,19 +111,17 @@ def status_line(current: Selection) -> str:
     name = escape_markdown(shown_name(current.loaded.name))
     seconds = seconds_taken()
     parts = [
-        translate("{tokens} tokens of {most}").format(
-            tokens=len(current.encoding), most=config.max_position_embeddings
-        ),
+        TEXTS["notices.length"].format(tokens=len(current.encoding), most=config.max_position_embeddings),
         f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",
         *map(escape_markdown, current.loaded.notes),
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + translate("layers and heads are numbered from 0")
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + TEXTS["notices.numbering"]
 
 
 def _pruned(current: Selection) -> str:
     """Return the number of pruned heads, for the status line; "" for none."""
     count = sum(map(len, current.loaded.config.pruned_heads.values()))
-    return translate(", {gone} pruned").format(gone=count) if count else ""
+    return TEXTS["heads.pruned"].format(gone=count) if count else ""

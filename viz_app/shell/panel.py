@@ -17,7 +17,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from viz_app.classroom import CountedVotes
-from viz_app.figures.lessons import MARKS, answer_bars
+from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, split_paragraphs
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.lessons.checks.verdicts import Verdict
@@ -26,7 +26,7 @@ from viz_app.shell.answers import answer_control, answer_text, current_option, m
 from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.handouts import handout_work, question_work
-from viz_app.shell.language import language, translate
+from viz_app.shell.language import language
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.lesson_records import page_context, prediction_context
 from viz_app.shell.markdown import (
@@ -41,17 +41,10 @@ from viz_app.shell.models import ModelReference, loaded_model
 from viz_app.shell.params import Page
 from viz_app.shell.selection import SELECTION, Selection
 from viz_app.shell.work import poll, prefetch, wait_for
+from viz_app.texts import page_texts
 
-STEP_NAMES = {
-    "predict": "What do you expect?",
-    "do": "Try it",
-    "reveal": "What is true",
-    "yours": "Your own sentence",
-    "free": "On your own",
-}
+TEXTS = page_texts("lesson")
 LEARN = "learn"  # the page of all lessons
-# Labels of marked bars for a class.
-CLASS_MARKS = {"": "", "yours": "most of the class", "true": "true", "both": "most of the class, true"}
 _FOLDED = "_lesson_folded"  # whether the panel is folded
 _STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
 
@@ -82,8 +75,8 @@ def draw(place: DeltaGenerator | None) -> None:
         content, step = current
         classroom.advance_class(content.name, step)
         if st.session_state.get(_FOLDED, False):
-            icon, tip = ":material/left_panel_open:", translate("Show the lesson again")
-            button(translate("Lesson"), "lesson_unfold", _fold, False, icon=icon, help=tip)
+            icon, tip = ":material/left_panel_open:", TEXTS["unfold"]
+            button(TEXTS["lesson"], "lesson_unfold", _fold, False, icon=icon, help=tip)
         else:
             _panel(content, step)
 
@@ -104,10 +97,10 @@ def restart(content: Lesson) -> None:
 def progress_summary(content: Lesson) -> str:
     """Return the completed steps of a lesson in words; "" before the first."""
     note = lesson.note_of(content)
-    parts = [translate("predicted")] * (note.answer is not None) + [translate("tried")] * note.is_tried
+    parts = [TEXTS["progress.predicted"]] * (note.answer is not None) + [TEXTS["progress.tried"]] * note.is_tried
     if note.right is not None:
-        parts = [translate("predicted rightly") if note.right else translate("predicted otherwise"), *parts[1:]]
-    return ", ".join(parts + [translate("own sentence")] * (note.own_right is not None))
+        parts = [TEXTS["progress.right"] if note.right else TEXTS["progress.wrong"], *parts[1:]]
+    return ", ".join(parts + [TEXTS["progress.own_sentence"]] * (note.own_right is not None))
 
 
 def _completed_steps(note: Note) -> tuple[bool, ...]:
@@ -135,15 +128,15 @@ def _leave() -> None:
 
 def _panel(content: Lesson, step: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
-        position = translate("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS))
+        position = TEXTS["position"].format(number=STEPS.index(step) + 1, all=len(STEPS))
         st.caption(f"{escape_markdown(content.title)} · " + position.replace(" ", "\u00a0"))
-        tips = translate("Fold the lesson away"), translate("Leave the lesson; what you said and did is kept")
+        tips = TEXTS["fold"], TEXTS["leave"]
         button("", "lesson_fold", _fold, True, icon=":material/right_panel_close:", help=tips[0], type="tertiary")
         button("", "lesson_leave", _leave, icon=":material/close:", help=tips[1], type="tertiary")
-    st.subheader(translate(STEP_NAMES[step]), anchor=False)
+    st.subheader(TEXTS[f"steps.{step}"], anchor=False)
     if st.session_state["class"] and st.session_state[PAGE] != LEARN:
         shortcut = "5" if classroom.class_on_lesson(content.name) else None
-        label = translate("Back to the class")
+        label = TEXTS["back_to_class"]
         button(label, "lesson_class", lesson.leave, LEARN, icon=":material/groups:", shortcut=shortcut)
     _STEPS[step](content, step)
     if step in ("predict", "do") and (context := _lesson_context(content)) is not None:
@@ -166,16 +159,16 @@ def _predict(content: Lesson, step: str) -> None:
     context = _lesson_context(content)
     if note.answer is not None:
         text = answer_text(task, note.answer, None if context is None else context.original)
-        st.info(with_help(translate("You said: {answer}").format(answer=escape_markdown(text))))
+        st.info(with_help(TEXTS["given"].format(answer=escape_markdown(text))))
     if note.answer is not None or classroom.class_on_lesson(content.name):  # the teacher does not answer
-        button(translate("Go on"), "lesson_next", _go, content, "do", primary=True)
+        button(TEXTS["go_on"], "lesson_next", _go, content, "do", primary=True)
         return
     answer = None if context is None else answer_control(content, step, task, context)
     if pop_pressed("lesson_say") == content.name and context is not None and answer is not None:
         lesson.update_note(content, answer=answer, answer_text=answer_text(task, answer, context.original))
         _go(content, "do")
         st.rerun()
-    label, is_missing = translate("That is what I expect"), answer is None
+    label, is_missing = TEXTS["answer.submit"], answer is None
     button(label, "lesson_say", mark_pressed, "lesson_say", content.name, primary=True, disabled=is_missing)
     _hint(task, terms)
 
@@ -194,9 +187,9 @@ def _do(content: Lesson, step: str) -> None:
             is_tried = True
         _draw_verdict(task, verdict)
     with st.container(horizontal=True, gap="small"):
-        label = translate("See what is true") if is_tried else translate("Skip")
+        label = TEXTS["show_truth"] if is_tried else TEXTS["skip"]
         button(label, "lesson_next", _go, content, "reveal", primary=is_tried)
-        button(translate("Reset the page"), "lesson_again", _go, content, "do", type="tertiary")
+        button(TEXTS["reset"], "lesson_again", _go, content, "do", type="tertiary")
     _hint(task, terms)
 
 
@@ -207,14 +200,14 @@ def _reveal(content: Lesson, step: str) -> None:
     elif context is not None:
         draw_truth(content, context, lesson.note_of(content).answer)
     if not _is_on_another_page(content, step):
-        button(translate("With a sentence of your own"), "lesson_next", _go, content, "yours", primary=True)
+        button(TEXTS["own_sentence"], "lesson_next", _go, content, "yours", primary=True)
 
 
 def draw_truth(content: Lesson, context: CheckContext, answer: Answer | None) -> None:
     """Draw the truth about the prediction beside an answer, and store the text."""
     verdict = request_verdict(content.predict, context, answer)
     if verdict is not None:
-        text = _draw_reveal(content, verdict, MARKS)
+        text = _draw_reveal(content, verdict, TEXTS.options("marks"))
         lesson.update_note(content, right=verdict.right, outcome_text=text)
 
 
@@ -227,9 +220,9 @@ def _draw_reveal(content: Lesson, verdict: Verdict, marks: Mapping[str, str]) ->
         [bar.value for bar in bars],
         [bar.mark for bar in bars],
         form=reveal.form,
-        words={mark: translate(marks[mark]) for mark in marks},
+        words=marks,
     )
-    alt = translate("{title}: what you expected beside what is true").format(title=reveal.title)
+    alt = TEXTS["bars"].format(title=reveal.title)
     st.plotly_chart(figure, theme=None, key="lesson_bars", config={"displayModeBar": False}, alt=alt)
     text = verdict.reveal_text(reveal)
     draw_paragraphs(fill_figures(text, verdict, protect_terms), set())
@@ -241,17 +234,17 @@ def _reveal_to_class(content: Lesson, context: CheckContext, answers: CountedVot
     votes = () if answers is None else answers.votes
     last_vote = next((vote for vote in reversed(votes) if vote), None)
     if last_vote is None:
-        st.caption(translate("Nobody has answered."))
+        st.caption(TEXTS["class.no_answers"])
         return
     verdicts = request_verdicts(content.predict, context, [answer for vote in votes for answer in vote])
     if not verdicts:
         return
-    st.caption(translate("“You” is what most of the class expected."))
-    _draw_reveal(content, verdicts[max(last_vote, key=last_vote.__getitem__)], CLASS_MARKS)
+    st.caption(TEXTS["class.expected"])
+    _draw_reveal(content, verdicts[max(last_vote, key=last_vote.__getitem__)], TEXTS.options("class_marks"))
     for number, vote in enumerate(votes, 1):
         right = sum(count for answer, count in vote.items() if verdicts[answer].right)
         if vote:
-            sentence = translate("Vote {number}: {right} of {all} expected it.")
+            sentence = TEXTS["class.vote"]
             st.markdown(sentence.format(number=number, right=right, all=sum(vote.values())))
 
 
@@ -263,7 +256,7 @@ def _own_sentence(content: Lesson, step: str) -> None:
         return
     context = _page_context(content)
     if context is not None and not context.is_own:
-        st.caption(f":material/edit: {translate('The sentence on the page is still that of the lesson.')}")
+        st.caption(f":material/edit: {TEXTS['same_sentence']}")
     elif context is not None:
         verdict = _own_verdict(content, step, context)
         if verdict is not None:
@@ -271,7 +264,7 @@ def _own_sentence(content: Lesson, step: str) -> None:
                 lesson.update_note(content, own_right=bool(lesson.note_of(content).own_right or verdict.right))
             _draw_verdict(task, verdict)
     is_done = lesson.note_of(content).own_right is not None
-    label = translate("Go on") if is_done else translate("Skip")
+    label = TEXTS["go_on"] if is_done else TEXTS["skip"]
     button(label, "lesson_next", _go, content, "free", primary=is_done)
     _hint(task, terms)
 
@@ -287,29 +280,29 @@ def _own_verdict(content: Lesson, step: str, context: CheckContext) -> Verdict |
     drafts = lesson.drafts(content)
     if pop_pressed("lesson_say") == context.encoding:
         drafts["given"] = submission
-    label, is_missing = translate("Is that right?"), answer is None
+    label, is_missing = TEXTS["check"], answer is None
     button(label, "lesson_say", mark_pressed, "lesson_say", context.encoding, disabled=is_missing)
     return request_verdict(task, context, answer) if drafts.get("given") == submission else None
 
 
 def _free(content: Lesson, step: str) -> None:
-    summary = progress_summary(content) or translate("looked")
-    st.markdown(translate("Lesson complete: {done}.").format(done=summary))
-    st.caption(translate("Explore further:"))
+    summary = progress_summary(content) or TEXTS["progress.looked"]
+    st.markdown(TEXTS["complete"].format(done=summary))
+    st.caption(TEXTS["explore"])
     for number, link in enumerate(content.free):
         label = escape_markdown(link.label)
         button(label, f"lesson_way_{number}", lesson.leave_for, content, step, link.view, width="stretch")
     following = lesson.next_lesson(content)
     if following is not None:
-        label = translate("Next lesson: {title}").format(title=escape_markdown(following.title))
+        label = TEXTS["next_lesson"].format(title=escape_markdown(following.title))
         button(label, "lesson_following", begin, following, primary=True, width="stretch")
     loaded = _loaded()
     if loaded is not None:
         tag, model = language(), ModelReference(loaded)
-        label, name = translate("This lesson as a page"), f"{content.name}.html"
+        label, name = TEXTS["as_page"], f"{content.name}.html"
         file_button(label, lambda: wait_for(handout_work(content, model.get(), tag)), name, width="stretch")
     st.link_button(escape_markdown(content.source), content.link, icon=":material/menu_book:", width="stretch")
-    st.page_link(frame.streamlit_page(LEARN), label=translate("All lessons"), icon=":material/school:")
+    st.page_link(frame.streamlit_page(LEARN), label=TEXTS["all_lessons"], icon=":material/school:")
 
 
 _STEPS = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _own_sentence, "free": _free}
@@ -323,9 +316,9 @@ def _is_on_another_page(content: Lesson, step: str) -> bool:
     view = content.view(step)
     if view.page == st.session_state[PAGE]:
         return False
-    title = translate(st.session_state[lesson.PAGES][view.page].title)
-    st.caption(translate("This step is on the page {title}.").format(title=title))
-    button(translate("Open {title}").format(title=title), "lesson_open", _go, content, step, primary=True)
+    title = st.session_state[lesson.PAGES][view.page].title
+    st.caption(TEXTS["other_page"].format(title=title))
+    button(TEXTS["open"].format(title=title), "lesson_open", _go, content, step, primary=True)
     return True
 
 
@@ -415,7 +408,7 @@ def request_verdicts(
 
 def fill_figures(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
     """Return a sentence of a lesson with its figures. word: applied to each figure that is a word."""
-    figures = verdict.translated_figures(translate)
+    figures = verdict.translated_figures()
     return text.format(**{name: word(value) if isinstance(value, str) else value for name, value in figures.items()})
 
 
@@ -431,5 +424,5 @@ def _draw_verdict(task: Task, verdict: Verdict) -> None:
 
 def _hint(task: Task, terms: set[str]) -> None:
     if task.hint:
-        with st.expander(translate("Hint"), icon=":material/lightbulb:"):
+        with st.expander(TEXTS["hint"], icon=":material/lightbulb:"):
             draw_paragraphs(task.hint, terms)

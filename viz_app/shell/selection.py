@@ -22,13 +22,14 @@ from viz_app.shell import examples
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Batch
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head, Param, parse_int, toggle, write_indices
 from viz_app.shell.work import Work, estimate_seconds, wait_for
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("frame")
 NO_TOKENS = ("query", ())
 KEPT_PREDICTIONS = 20  # words for a gap that are kept
 BATCHED_TOKENS = 64  # tokens of a text that is read together with others
@@ -189,7 +190,7 @@ def mask_again(original: Encoding, texts: Collection[str]) -> None:
         state.masked = state[AUTOMATIC_MASK] = (longest_word(original),)
     if state.masked == state.get(AUTOMATIC_MASK):
         word = escape_markdown(original.word_text(state.masked[0])[:MAX_WORD_CHARACTERS])
-        st.caption(translate("“{word}” is masked; click another word to mask that one instead.").format(word=word))
+        st.caption(TEXTS["notices.automatic_mask"].format(word=word))
 
 
 def parse_words(value: str) -> tuple[int, ...]:

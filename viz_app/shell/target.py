@@ -14,16 +14,18 @@ from bert_core.refused import Refused
 from bert_core.run.similarity import similarity_target
 from bert_core.run.target_grammar import encode_pair_text, format_target, parse_target
 from bert_core.run.targets import check_target
-from bert_core.task_heads import TASK_HEADS, head_of, trained_heads
+from bert_core.task_heads import NO_ANSWER, TASK_HEADS, TaskHead, head_of, trained_heads
 from viz_app.shell import examples
 from viz_app.shell.controls import example_button, set_choice
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.notices import show_no_mask, status_line
 from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import page_place
+from viz_app.texts import ENGLISH, PageTexts, page_texts
+
+TEXTS = page_texts("frame")
 
 # Session keys.
 LAST_TARGET = "_last_target"  # the previous target, which is restored if a typed one is not possible
@@ -32,7 +34,7 @@ STATUS = "status"  # the container of the status line
 TARGET_TYPED = "_typed"  # whether the target was chosen or typed since the last run
 
 # Targets: the similarity of the vector of one text of the pair, read alone, to that of the other.
-SIMILARITIES = {"alike:A": "similarity (in A)", "alike:B": "similarity (in B)"}
+SIMILARITIES = ("alike:A", "alike:B")
 
 _SELECT_OR_TYPE = {"accept_new_options": True, "label_visibility": "collapsed"}
 target_choice: Param[str] = Param("target", "", widget="selectbox", text_name="text", arguments=_SELECT_OR_TYPE)
@@ -50,8 +52,8 @@ def with_target(current: Selection) -> Selection:
     state[STATUS].caption(status_line(current))
     if not options:
         state.target = state.contrast = ""
-        advice = translate(target_advice(current).partition(", or ")[0])
-        place.caption(translate("Nothing to explain: {way}").format(way=advice))
+        advice = _advice(current, TEXTS)[0]
+        place.caption(TEXTS["target.missing"].format(way=advice))
         return current
     if state.pop(TARGET_TYPED, False) and state.target not in options and linked is None:
         place.warning(with_help(escape_markdown(problem[:1].upper() + problem[1:] + ".")))
@@ -63,18 +65,14 @@ def with_target(current: Selection) -> Selection:
         else:
             state.target, state[OWN_TARGET] = next(iter(options)), False
     state[LAST_TARGET] = state.target
-    sentence = translate("Explain {what}")
-    help_text = translate(
-        "The prediction to explain. Choose one or type a word. If several words are masked, add the position, for "
-        "example “shore at 6”."
-    )
+    sentence = TEXTS["target.explain"]
     target_choice(
         place,
-        label=translate("Explain"),
+        label=TEXTS["target.label"],
         options=list(options),
         format_func=lambda key: sentence.format(what=labels[key]) if key in labels else key,
         on_change=_receive_target,
-        help=help_text,
+        help=TEXTS["target.help"],
         width=230,
     )
     target = options[state.target]
@@ -97,13 +95,20 @@ def target_position(current: Selection) -> int | None:
 
 def target_advice(current: Selection) -> str:
     """Return the end of a sentence: what a visitor can do so that there is a target."""
+    return ", or ".join(_advice(current, TEXTS.in_language(ENGLISH)))
+
+
+def _advice(current: Selection, texts: PageTexts) -> list[str]:
+    """Return what a visitor can do so that there is a target, the best first."""
     loaded = current.loaded
-    proposals = ["click a word to mask it"] * loaded.has_head("words")
+    proposals = [texts["advice.mask"]] * loaded.has_head("words")
     if current.encoding.pair is not None:
-        return ", or ".join([*proposals, "choose above what to explain"])
-    advice = next((head.pair_advice for head in trained_heads(loaded) if head.needs_pair), "add a second sentence")
+        return [*proposals, texts["advice.choose"]]
+    head = next((head for head in trained_heads(loaded) if head.needs_pair), None)
+    if head is None or head.pair_advice == TaskHead.pair_advice:
+        return [*proposals, texts["advice.pair"]]
     # For a head that was trained on pairs, the second text comes first.
-    return ", or ".join([*proposals, advice] if advice == "add a second sentence" else [advice, *proposals])
+    return [texts.get(f"advice.{head.name}", head.pair_advice), *proposals]
 
 
 def show_missing_target(current: Selection, beginning: str) -> None:
@@ -160,10 +165,10 @@ def _target_options(current: Selection, linked: Target | None) -> tuple[dict[str
     # Cuts and patches belong to the tokens of both texts together, so that they exclude reading one text alone.
     if encoding.pair is not None and all(isinstance(edit, ScaledNeuron) for edit in loaded.edits):
         if not options and loaded.pooling is None:
-            options[""], labels[""] = None, translate("nothing")
+            options[""], labels[""] = None, TEXTS["target.nothing"]
         texts = [encode_pair_text(loaded, encoding, current.original, side) for side in "AB"]
-        for (key, label), pair in zip(SIMILARITIES.items(), (texts, texts[::-1]), strict=True):
-            options[key], labels[key] = similarity_target(loaded, *pair), translate(label)
+        for key, pair in zip(SIMILARITIES, (texts, texts[::-1]), strict=True):
+            options[key], labels[key] = similarity_target(loaded, *pair), TEXTS[f"similarity.{key[-1]}"]
     return options, labels
 
 
@@ -171,7 +176,10 @@ def _add_option(current: Selection, target: Target, options: dict[str, Target | 
     """Add a target to the options, and return its value in the address."""
     key = format_target(current.loaded, target)
     names = head_of(target).template_values(current.loaded, current.encoding, target)
-    options[key], labels[key] = target, translate(head_of(target).target_title(target)).format(**names)
+    title = head_of(target).target_title(target)
+    # A registered head has the texts of its own kinds.
+    title = TEXTS.get("targets.no_answer" if title == NO_ANSWER else f"targets.{target.kind}", title)
+    options[key], labels[key] = target, title.format(**names)
     return key
 
 
@@ -199,15 +207,9 @@ def _parse(current: Selection, text: str) -> tuple[Target | None, str]:
 def _select_side(current: Selection, target: Target) -> Selection:
     """Return the selection of one text of the pair, which is read alone, and write a line that says so."""
     side, pair = st.session_state.target[-1], current.encoding
-    note = translate(
-        "The two sentences are encoded separately. Pages show {own}; the vector of {other} is computed once, with all "
-        "heads on, and stays fixed."
-    ).format(own=side, other="BA"["AB".index(side)])
+    note = TEXTS["target.separate"].format(own=side, other="BA"["AB".index(side)])
     if current.loaded.pooling is None:
-        note += " " + translate(
-            "{model} was not trained to make one vector of a text: the mean of its hidden states is used, which may "
-            "mean little."
-        ).format(model=escape_markdown(shown_name(current.loaded.name)))
+        note += " " + TEXTS["target.no_pooling"].format(model=escape_markdown(shown_name(current.loaded.name)))
     st.caption(with_help(note))
     encoding, original = (
         encode_pair_text(current.loaded, tokens, current.original, side) for tokens in (pair, current.original)
@@ -239,13 +241,13 @@ def _with_contrast(current: Selection, target: Target, container: DeltaGenerator
             state.contrast = ""
     if contrasted.against == target.token_id:
         state.contrast, contrasted = "", target
-    sentence, no_contrast = translate("rather than “{word}”"), translate("rather than …")
+    sentence, no_contrast = TEXTS["target.rather_than"], TEXTS["target.rather_than_nothing"]
     contrast(
         container,
-        label=translate("Rather than"),
+        label=TEXTS["target.contrast"],
         options=list(dict.fromkeys(["", *(top_word for top_word in top_words if top_word != word), state.contrast])),
         format_func=lambda word: sentence.format(word=word) if word else no_contrast,
-        help=translate("Contrastive explanation: choose the alternative, or type a word that is a single token."),
+        help=TEXTS["target.contrast_help"],
         width=170,
     )
     return contrasted

@@ -21,11 +21,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
 from viz_app.figures.style import current_look
-from viz_app.shell.language import translate
 from viz_app.shell.markdown import help_on_terms, mark_terms
 from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection, current_selection
+from viz_app.texts import ENGLISH, page_texts
 
+TEXTS = page_texts("frame")
 VIEW = "_screen"  # the view of the last run
 # Rows from top to bottom, each with its places.
 ROWS = {
@@ -39,17 +40,17 @@ ROWS = {
 }
 STRETCHED = ("title", "strip")  # places that take the width that the others of their row leave
 STACKED = ("target", "heads_off")  # places of a row that are below each other
-# Places in the bar of lecture mode, from left to right, with label and icon of their buttons.
+# Places in the bar of lecture mode, from left to right, with the icons of their buttons.
 FOLDED = {
-    "text": ("Text", ":material/edit:"),
-    "target": ("Target", ":material/target:"),
-    "controls": ("Controls", ":material/tune:"),
-    "settings": ("Settings", ":material/settings:"),
+    "text": ":material/edit:",
+    "target": ":material/target:",
+    "controls": ":material/tune:",
+    "settings": ":material/settings:",
 }
 # Plotly's button that makes a picture; screen.css hides it, and Export presses it (components/figure_files).
 PLOT_BUTTONS = {"displayModeBar": True, "displaylogo": False, "modeBarButtons": [["toImage"]]}
 READING = "**How to read this:**"
-MISLEADS = "**How it can mislead:**"
+MISLEADS = TEXTS.in_language(ENGLISH)["misleads"]
 _FOLDER = Path(__file__).parent
 STYLE, LECTURE_STYLE, EMBED_STYLE = (
     f"<style>{''.join((_FOLDER / name).read_text('utf-8') for name in names)}</style>"
@@ -110,8 +111,9 @@ class View:
         if not current_look().lecture or name not in FOLDED:
             return self.places[name]
         if name not in self.popovers:
-            label, icon = FOLDED[name]
-            self.popovers[name] = self.places[name].popover(translate(label), icon=icon, key=f"fold_{name}")
+            self.popovers[name] = self.places[name].popover(
+                TEXTS[f"folded.{name}"], icon=FOLDED[name], key=f"fold_{name}"
+            )
         return self.popovers[name]
 
     def controls(self, **arguments: Any) -> DeltaGenerator:
@@ -125,7 +127,7 @@ class View:
         params: those that it contains; its label counts how many of them differ from their defaults.
         """
         changed = sum(param.value != param.first(with_text=False) for param in params)
-        label = translate("Options") + (f" ({changed})" if changed else "")
+        label = TEXTS["options"] + (f" ({changed})" if changed else "")
         return st.popover(label, icon=":material/tune:", width="content", key="options")
 
     def figure(self) -> DeltaGenerator:
@@ -145,7 +147,7 @@ class View:
         # What a page says in English alone has the English heading.
         if misleads:
             lines = how_to_read(lines, misleads)
-        heading = translate(MISLEADS) if translate(MISLEADS) in lines else MISLEADS
+        heading = TEXTS["misleads"] if TEXTS["misleads"] in lines else MISLEADS
         reading, misleads, misleading = lines.partition(heading)
         if current_look().lecture and misleads:
             write_note(reading, self.place("reading"))

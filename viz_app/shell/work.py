@@ -32,7 +32,9 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_cache import begin_use, end_use, in_use, using
 from viz_app.shell.model_names import shown_name
 from viz_app.streamlit_compat import is_in_script_run, is_session_active, session_id
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("frame")
 WAIT_BEFORE_PROGRESS = 2.0  # seconds that a page waits before it shows the queue
 POLL_INTERVAL = 0.5  # seconds between two updates of a progress bar
 UNCONFIRMED_SECONDS = 2.0  # work that takes longer is started by a button
@@ -448,7 +450,7 @@ def _await_on_page(work: Work[Any]) -> Job:
 
 
 def _end_stopped_run(label: str) -> NoReturn:
-    st.info(with_help(f"{escape_markdown(label)} was stopped. Change anything, or reload the page, to start it again."))
+    st.info(with_help(TEXTS["work.stopped"].format(label=escape_markdown(label))))
     end_run()
 
 
@@ -470,7 +472,7 @@ def _draw_progress(job: Job, request_slot: str | None = None) -> Any:
     number = st.session_state.get(_PROGRESS_COUNT, 0)
     st.session_state[_PROGRESS_COUNT] = number + 1
     key = f"{'stop_job' if request_slot is None else 'stop_here'}{number or ''}"
-    st.button("Stop", key=key, on_click=_stop, args=(job.key, job.label, request_slot))
+    st.button(TEXTS["work.stop"], key=key, on_click=_stop, args=(job.key, job.label, request_slot))
     return bar
 
 
@@ -481,12 +483,14 @@ def _update_progress(job: Job, bar: Any) -> None:
 def _progress_text(job: Job) -> str:
     """Return the label of a job with its place in the queue, or with the estimated time that it still takes."""
     if position := queue().position(job):
-        return f"{job.label}: waiting for {position} other {'job' if position == 1 else 'jobs'}"
+        sentence = TEXTS["work.waiting_for_one" if position == 1 else "work.waiting"]
+        return sentence.format(label=job.label, jobs=position)
     remaining = job.remaining_seconds
     if remaining is not None:
-        return f"{job.label}: running, about {duration_text(remaining)} left"
+        return TEXTS["work.remaining"].format(label=job.label, duration=duration_text(remaining))
     is_late = job.expected > 0 and job.started is not None
-    return f"{job.label}: running" + (", longer than the estimated " + duration_text(job.expected) if is_late else "")
+    sentence = TEXTS["work.late" if is_late else "work.running"]
+    return sentence.format(label=job.label, duration=duration_text(job.expected))
 
 
 def _stop(key: Hashable, label: str, request_slot: str | None) -> None:

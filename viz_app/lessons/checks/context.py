@@ -11,22 +11,25 @@ from bert_core.progress import Progress
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
+from viz_app.texts import Phrase, TranslatedRefusal, page_texts
+
+TEXTS = page_texts("checks")
 
 Head = tuple[int, int]  # layer, head
 MAX_TOKENS = 64  # of a text in a lesson
 TEXT_CHOICES = ("sentences", "sentence_a", "sentence_b")  # choices of a page that replace the shared text
 
 
-class Phrase(str):
-    """A sentence or a part of one that is of Headlight, not of the text or the model, and is therefore translated."""
+def phrase(key: str) -> Phrase:
+    """Return a text of the checks, as a figure of a sentence that is translated where it is shown."""
+    return Phrase(TEXTS, key)
 
 
-class Unsuitable(Refused):
-    """A text or a model that a check cannot be applied to. sentence: with the names of `values` in braces."""
+class Unsuitable(TranslatedRefusal):
+    """A text or a model that a check cannot be applied to. key: of the sentence; values: those of its braces."""
 
-    def __init__(self, sentence: str, **values: object) -> None:
-        super().__init__(sentence.format(**values))
-        self.sentence, self.values = sentence, values
+    def __init__(self, key: str, **values: object) -> None:
+        super().__init__(phrase(f"unsuitable.{key}"), **values)
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,16 @@ def record(
     return lambda compute: Record(compute, label, count, key)
 
 
-def check_length(tokens: int, sentence: Phrase, maximum: int = MAX_TOKENS, **values: int) -> None:
-    """Raise Refused for too many tokens. sentence: with {tokens}, {most} and the names of `values`."""
+def check_length(tokens: int, key: str, maximum: int = MAX_TOKENS, **values: int) -> None:
+    """Raise Unsuitable for too many tokens. key: of a sentence with {tokens}, {most} and the names of `values`."""
     if tokens > maximum:
-        raise Unsuitable(sentence, tokens=tokens, most=maximum, **values)
+        raise Unsuitable(key, tokens=tokens, most=maximum, **values)
 
 
 def require_word_head(context: CheckContext) -> CheckContext:
     """Return the context. Raises Refused for a model that does not predict words."""
     if not context.loaded.has_head("words"):
-        raise Unsuitable("this model was not trained to predict masked words: choose another model")
+        raise Unsuitable("no_word_head")
     return context
 
 
@@ -124,7 +127,7 @@ def hidden_word(context: CheckContext) -> int:
     hidden = {original.words[place] for place in positions if encoding.tokens[place] != original.tokens[place]}
     word = next(iter(hidden), None)
     if len(hidden) != 1 or word is None or len(positions) != 1:
-        raise Unsuitable("hide exactly one short word of the sentence on top of the page: click it")
+        raise Unsuitable("hide_one_word")
     require_three_words(context)
     return word
 
@@ -132,7 +135,7 @@ def hidden_word(context: CheckContext) -> int:
 def require_three_words(context: CheckContext) -> CheckContext:
     """Return the context. Raises Refused for a sentence of fewer than three words."""
     if context.original.word_count < 3:
-        raise Unsuitable("the sentence is too short: write three words or more")
+        raise Unsuitable("three_words")
     return context
 
 

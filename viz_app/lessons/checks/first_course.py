@@ -29,10 +29,10 @@ from viz_app.lessons import Option
 from viz_app.lessons.checks.context import (
     CheckContext,
     Head,
-    Phrase,
     Unsuitable,
     first_guess,
     hidden_word,
+    phrase,
     record,
     require_three_words,
     require_word_head,
@@ -106,12 +106,12 @@ def largest_drop(record: WordDrops, answer: int) -> Verdict:
 def _lesson_gap(context: CheckContext) -> int:
     """Return the position of the gap of the lesson. Raises Refused without it, and for another sentence."""
     if require_word_head(context).is_own:
-        raise Unsuitable("this step is about the lesson's own sentence: reset the page")
+        raise Unsuitable("lesson_sentence")
     if not context.lesson_encoding.mask_positions:
-        raise Unsuitable("the lesson hides no word, so there is no gap to guess")
+        raise Unsuitable("no_gap")
     gap = context.lesson_encoding.mask_positions[0]
     if gap not in context.encoding.mask_positions:
-        raise Unsuitable("the gap is filled again: hide its word, or reset the page")
+        raise Unsuitable("gap_filled")
     return gap
 
 
@@ -293,12 +293,12 @@ def few_missed(record: tuple[float, float, int], answer: None = None) -> Verdict
 
 # What a head can attend to, in the order of the options of a choice.
 JOBS = {
-    "previous": Phrase("the token before"),
-    "next": Phrase("the next token"),
-    "self": Phrase("the token itself"),
-    "ends": Phrase("[CLS] or [SEP]"),
-    "governor": Phrase("the word it depends on"),
-    "dependent": Phrase("a word that depends on it"),
+    "previous": phrase("previous"),
+    "next": phrase("next"),
+    "self": phrase("self"),
+    "ends": phrase("ends"),
+    "governor": phrase("governor"),
+    "dependent": phrase("dependent"),
 }
 # For each job, the question of the profiles and the answers to it.
 PROFILE_QUESTIONS = {
@@ -309,7 +309,7 @@ PROFILE_QUESTIONS = {
     "governor": ("relation", ("its governor",)),
     "dependent": ("relation", ("its dependent",)),
 }
-SAME_HEAD = Phrase("what you seek; but it is the head that you saw")
+SAME_HEAD = phrase("same_head")
 
 
 class HeadJobs(NamedTuple):
@@ -346,7 +346,7 @@ def _profiles_file(context: CheckContext) -> Path:
 
 
 def _no_profiles() -> Unsuitable:
-    return Unsuitable("nobody has counted what the heads of this model do over a corpus: choose the bundled model")
+    return Unsuitable("no_profiles")
 
 
 @record("opens its profiles", key=lambda context: (_profiles_file(context), context.lesson_head))

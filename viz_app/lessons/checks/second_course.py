@@ -23,17 +23,17 @@ from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators, read_translators
 from viz_app.lessons.checks.context import (
     CheckContext,
-    Phrase,
     Unsuitable,
     check_length,
     first_guess,
     hidden_word,
+    phrase,
     record,
     require_word_head,
 )
 from viz_app.lessons.checks.verdicts import Bar, Figures, Verdict, bar_mark, check, estimate_verdict, marked_bars
 
-LONG_SENTENCE = Phrase("sentence {number} has {tokens} tokens: a lesson asks of {most} at most")
+LONG_SENTENCE = "sentence_too_long"
 
 # ---------------------------------------------------------------------------- is attention an explanation?
 
@@ -60,8 +60,7 @@ class MethodScores(NamedTuple):
 def _methods(context: CheckContext) -> tuple[str, ...]:
     """Return the ranked methods, and the chosen one if it is not among them. Raises Refused for a long text."""
     hidden_word(context)
-    sentence = Phrase("the text has {tokens} tokens: this lesson asks of {most} at most")
-    check_length(len(context.encoding), sentence, MAX_SCORED_TOKENS)
+    check_length(len(context.encoding), "text_too_long_here", MAX_SCORED_TOKENS)
     return tuple(dict.fromkeys((*RANKED_METHODS, context.choices.get("method", RANKED_METHODS[0]))))
 
 
@@ -96,7 +95,7 @@ def order_of_methods(record: MethodScores, answer: tuple[str, ...]) -> Verdict:
     figures: Figures = {
         **{"guess": record.guess, "probability": record.probability, "chance": record.random_upper},
         **{"yours": ", ".join(answer), "order": ", ".join(true), "swapped": swapped, "best": true[0]},
-        "better": ", ".join(better) or Phrase("none of them"),
+        "better": ", ".join(better) or phrase("none_of_them"),
         **{name: falls[name] for name in ("attention", "occlusion")},
     }
     bars = [*marked_bars(falls, true=true[0], answer=answer[0]), Bar("chance", record.random_upper)]
@@ -257,7 +256,7 @@ def _word_places(context: CheckContext) -> tuple[tuple[Encoding, tuple[int, ...]
     lines = [line.strip() for line in context.choices["sentences"].splitlines() if line.strip()]
     if not 4 <= len(lines) <= MAX_LINES or len(lines) % 2:
         raise Unsuitable(
-            "there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning",
+            "sentence_count",
             many=len(lines),
             most=MAX_LINES,
         )
@@ -266,9 +265,7 @@ def _word_places(context: CheckContext) -> tuple[tuple[Encoding, tuple[int, ...]
         encoding = loaded.tokenizer.encode(line, max_length=loaded.config.max_position_embeddings)
         words = [encoding.word_text(index).casefold() for index in range(encoding.word_count)]
         if word.casefold() not in words:
-            raise Unsuitable(
-                "sentence {number} does not contain “{word}”: every one of them must", number=number, word=word
-            )
+            raise Unsuitable("sentence_without_word", number=number, word=word)
         check_length(len(encoding), LONG_SENTENCE, number=number)
         places.append((encoding, encoding.pieces_of(words.index(word.casefold()))))
     return tuple(places)
@@ -396,9 +393,7 @@ def _pair(context: CheckContext) -> tuple[str, str]:
     pair = context.choices["sentence_a"], context.choices["sentence_b"]
     for number, sentence in enumerate(pair, 1):
         if not sentence.strip():
-            raise Unsuitable(
-                "sentence {number} is empty: write one that differs from the other in a word", number=number
-            )
+            raise Unsuitable("sentence_empty", number=number)
         check_length(len(context.loaded.tokenizer.encode(sentence)), LONG_SENTENCE, number=number)
     return pair
 
@@ -409,7 +404,7 @@ def _differing_words(context: CheckContext, choices: Mapping[str, str]) -> tuple
     words = [[encoding.word_text(index) for index in range(encoding.word_count)] for encoding in encodings]
     differing = [(a, b) for a, b in zip(*words, strict=False) if a.casefold() != b.casefold()]
     if len(words[0]) != len(words[1]) or len(differing) != 1:
-        raise Unsuitable("the two sentences must differ in one word, the verb, and in nothing else")
+        raise Unsuitable("one_verb_differs")
     return differing[0]
 
 

@@ -18,7 +18,7 @@ from bert_core.studies.relations import track_relations
 from bert_core.studies.treebank import read_treebank
 from bert_core.tokenizer import MASK, Encoding
 from viz_app.lessons import TREES, Option
-from viz_app.lessons.checks.context import CheckContext, Head, Phrase, Unsuitable, record, require_word_head
+from viz_app.lessons.checks.context import CheckContext, Head, Unsuitable, phrase, record, require_word_head
 from viz_app.lessons.checks.verdicts import (
     Figures,
     Verdict,
@@ -33,10 +33,10 @@ from viz_app.lessons.checks.verdicts import (
 
 # Relations of a treebank for which the best head is compared with the best fixed distance, and their descriptions.
 RELATIONS = {
-    "det": Phrase("an article to its noun"),
-    "amod": Phrase("an adjective to its noun"),
-    "nsubj": Phrase("a subject to its verb"),
-    "obj": Phrase("an object to its verb"),
+    "det": phrase("det"),
+    "amod": phrase("amod"),
+    "nsubj": phrase("nsubj"),
+    "obj": phrase("obj"),
 }
 MIN_ADVANTAGE = 0.1  # of a head over the best fixed distance
 SENTENCES = 60  # of the example trees
@@ -96,7 +96,7 @@ def beyond_distance(record: TreebankAccuracy, answer: Option) -> Verdict:
     accuracies = {"": record.best[best], "own_": record.best[guess], "near_": record.best["amod"]}
     figures: Figures = {
         **{"yours": RELATIONS[guess], "best": RELATIONS[best]},
-        "head": Phrase("no head") if head is None else head_name(head),
+        "head": phrase("no_head") if head is None else head_name(head),
         **{f"{prefix}found": accuracy.head_accuracy for prefix, accuracy in accuracies.items()},
         **{f"{prefix}rule": accuracy.rule_accuracy for prefix, accuracy in accuracies.items()},
     }
@@ -131,7 +131,7 @@ def _last_word(context: CheckContext) -> int:
     """Return the number of the last word. Raises Refused for a sentence of fewer than four words."""
     last = max((word for word, text in enumerate(context.words) if any(map(str.isalnum, text))), default=0)
     if last < 3:
-        raise Unsuitable("the sentence is too short: write four words or more")
+        raise Unsuitable("four_words")
     return last
 
 
@@ -166,9 +166,9 @@ HIGH_PROBABILITY, LOW_PROBABILITY = 0.9, 0.5  # of a pair that the model accepts
 def _ordered_pair(context: CheckContext) -> tuple[str, str]:
     """Return both sentences. Raises Refused without a second one, and for a model without this head."""
     if not context.loaded.has_head("next"):
-        raise Unsuitable("this model was not trained to say whether a sentence follows: choose another model")
+        raise Unsuitable("no_next_head")
     if context.original.pair is None:
-        raise Unsuitable("write a second sentence on top of the page")
+        raise Unsuitable("second_sentence")
     return context.original.text, context.original.pair
 
 
@@ -240,9 +240,9 @@ def _text_with_gap(context: CheckContext) -> str:
     """Return the sentence with [MASK] in its gap. Raises Refused without a gap, for several, and for two sentences."""
     encoding = require_word_head(context).encoding
     if encoding.pair is not None:
-        raise Unsuitable("take the second sentence away: this lesson asks about one")
+        raise Unsuitable("one_sentence")
     if len(encoding.mask_positions) != 1:
-        raise Unsuitable("leave exactly one gap: type [MASK] for one word, or click a short one")
+        raise Unsuitable("one_gap")
     start, end = encoding.offsets[encoding.mask_positions[0]]
     return f"{encoding.text[:start]}{MASK}{encoding.text[end:]}"
 
@@ -251,7 +251,7 @@ def _negated_pair(context: CheckContext) -> tuple[str, str]:
     """Return the sentence without and with "not". Raises Refused for one that has no place for it."""
     sentences = with_and_without_not(_text_with_gap(context))
     if sentences is None:
-        raise Unsuitable("write a sentence with is, are, was, were or can, or one that says not")
+        raise Unsuitable("verb_or_not")
     return sentences
 
 
@@ -277,7 +277,7 @@ def guesses_that_stay(record: NegationGuesses, answer: float) -> Verdict:
     """Check an estimate of how many first guesses remain when "not" is inserted."""
     remaining = [word for word in record.plain if word in record.negated]
     lost = [word for word in record.plain if word not in record.negated]
-    lost_words, remaining_words = (", ".join(words) or Phrase("none") for words in (lost, remaining))
+    lost_words, remaining_words = (", ".join(words) or phrase("none") for words in (lost, remaining))
     counts = {"yours": answer, "stay": len(remaining)}
     figures = record.figures(stay=len(remaining), gone=lost_words, kept=remaining_words, all=len(record.plain))
     claim_holds = len(remaining) > len(record.plain) / 2
@@ -319,7 +319,7 @@ def _pronoun_ids(context: CheckContext) -> tuple[int, int]:
     tokenizer = require_word_head(context).loaded.tokenizer
     he, she = (tokenizer.id_of(word) for word in ("he", "she"))
     if tokenizer.unknown_id in (he, she):
-        raise Unsuitable("the vocabulary of this model has no “he” and “she”: choose another model")
+        raise Unsuitable("no_pronouns")
     return he, she
 
 
@@ -349,7 +349,7 @@ def she_first(record: Leanings, answer: float) -> Verdict:
     less_frame = [name for name, leaning in zip(OCCUPATIONS, record.raw, strict=True) if leaning < record.frame]
     odd, frame = exp(record.raw[OCCUPATIONS.index(EXPLAINED_OCCUPATION)]), exp(record.frame)
     counts = {"yours": answer, "raw": raw, "less_frame": len(less_frame)}
-    names = ", ".join(less_frame) or Phrase("none")
+    names = ", ".join(less_frame) or phrase("none")
     figures: Figures = {**counts, "which": names, "frame": frame, "odd": odd, "all": len(OCCUPATIONS)}
     claim_holds = raw <= OCCUPATIONS_TOLERANCE and len(less_frame) - raw >= 2 and odd > frame
     return estimate_verdict(answer, "raw", OCCUPATIONS_TOLERANCE, figures, counts, claim_holds=claim_holds)
@@ -392,7 +392,7 @@ def _gap_and_others(context: CheckContext) -> tuple[int, list[int]]:
     assert gap is not None  # it is part of the text
     numbers = [word for word in range(len(context.words)) if word != gap]
     if not numbers:
-        raise Unsuitable("the sentence is too short: write two words or more")
+        raise Unsuitable("two_words")
     return gap, numbers
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Reveal
-from viz_app.lessons.checks.context import Head, Phrase, Record
+from viz_app.lessons.checks.context import Head, Record
+from viz_app.texts import Phrase
 
 Figures = Mapping[str, str | float]
 Mark = Literal["", "yours", "true", "both"]
@@ -44,10 +45,11 @@ class Verdict:
             return reveal.claim_fails
         return reveal.right if self.right else reveal.wrong
 
-    def translated_figures(self, translator: Callable[[str], str]) -> dict[str, str | float]:
-        """Return the figures with every `Phrase` translated."""
+    def translated_figures(self, tag: str | None = None) -> dict[str, str | float]:
+        """Return the figures with every `Phrase` translated. tag: of the language; None: that of the reader."""
         return {
-            name: translator(figure) if isinstance(figure, Phrase) else figure for name, figure in self.figures.items()
+            name: figure.translated(tag) if isinstance(figure, Phrase) else figure
+            for name, figure in self.figures.items()
         }
 
 

@@ -3,30 +3,26 @@
 import streamlit as st
 
 from viz_app.glossary import Term, find_terms, terms
-from viz_app.lessons import ENGLISH
-from viz_app.pages.glossary import term
+from viz_app.pages.glossary import TEXTS, term
 from viz_app.shell import frame
-from viz_app.shell.language import language, translate
+from viz_app.shell.language import language
 from viz_app.shell.markdown import escape_markdown, mark_terms, with_help
 from viz_app.shell.view import View
+from viz_app.texts import ENGLISH
 
 
 def draw(page: View) -> None:
     """Draw the search field and the terms that match it."""
     # The field is above the terms in a narrow window too, where controls are below the figure.
-    query = term(page.figure(), label=translate("Find a word"), placeholder=translate("Such as entropy"))
+    query = term(page.figure(), label=TEXTS["find"], placeholder=TEXTS["placeholder"])
     matches = find_terms(query, language())
     with page.figure():
         if not matches:
-            sentence = translate("None of the {all} words here is like “{typed}”.")
+            sentence = TEXTS["not_found"]
             st.info(with_help(sentence.format(all=len(terms()), typed=escape_markdown(query))))
         for match in matches:
             _draw_term(match)
-    reading = translate(
-        "**How to read this:** each sentence says what a word means in this app, and the link leads to a page that "
-        "uses it. **How it can mislead:** papers use some of these words otherwise, and one sentence leaves much out."
-    )
-    page.read(reading)
+    page.read(TEXTS["reading"])
 
 
 def _draw_term(match: Term) -> None:

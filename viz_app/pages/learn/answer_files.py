@@ -14,8 +14,10 @@ from viz_app.lessons.parsing import lessons
 from viz_app.shell import lesson
 from viz_app.shell.answers import answer_text
 from viz_app.shell.downloads import file_button
-from viz_app.shell.language import language, translate
-from viz_app.shell.panel import STEP_NAMES
+from viz_app.shell.language import language
+from viz_app.texts import page_texts
+
+TEXTS, LESSON_TEXTS = page_texts("class"), page_texts("lesson")
 
 
 def draw() -> None:
@@ -23,10 +25,10 @@ def draw() -> None:
     entries = [_entry(content) for content in lessons(language()) if lesson.note_of(content).answer is not None]
     if not entries:
         return
-    title, expected = translate("What I expected in Headlight"), translate("Expected:")
-    words = Words(language(), title, expected, translate("so it is"), translate("it is otherwise"))
-    tip = translate("What you expected in every lesson, what was found, and links to its steps, as one page")
-    label, page, name = translate("My answers"), partial(as_page, entries, words), "headlight-answers"
+    title, expected = TEXTS["sheet.title"], TEXTS["sheet.expected"]
+    words = Words(language(), title, expected, TEXTS["sheet.right"], TEXTS["sheet.wrong"])
+    tip = TEXTS["sheet.help"]
+    label, page, name = TEXTS["sheet.label"], partial(as_page, entries, words), "headlight-answers"
     with st.container(horizontal=True, gap="small", key="answer_sheet"):
         file_button(label, page, f"{name}.html", help=tip)
         file_button("JSON", partial(as_json, entries), f"{name}.json", icon=None)
@@ -35,7 +37,7 @@ def draw() -> None:
 def _entry(content: Lesson) -> Entry:
     note = lesson.note_of(content)
     text = note.answer_text or ("" if note.answer is None else answer_text(content.predict, note.answer, None))
-    links = tuple((translate(STEP_NAMES[step]), _link(content, step)) for step in STEPS[:-1])
+    links = tuple((LESSON_TEXTS[f"steps.{step}"], _link(content, step)) for step in STEPS[:-1])
     return Entry(content.name, content.title, content.question, text, note.right, note.outcome_text, links)
 
 

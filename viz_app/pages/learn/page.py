@@ -5,26 +5,15 @@ from itertools import groupby
 import streamlit as st
 
 from viz_app.lessons import Lesson
-from viz_app.lessons.parsing import OWN_COURSE, folder_faults, lessons
-from viz_app.pages.learn import answer_files, student, teacher
+from viz_app.lessons.parsing import folder_faults, lessons
+from viz_app.pages.learn import TEXTS, answer_files, student, teacher
 from viz_app.shell import lesson, panel
-from viz_app.shell.language import language, translate
+from viz_app.shell.language import language
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
 
-COURSES = {
-    1: "Course 1: Attention heads",
-    2: "Course 2: Explanations and layers",
-    3: "Course 3: What BERT gets wrong",
-    OWN_COURSE: "From your teacher",
-}
 MAX_CARDS = 5  # in a row
-READING = (
-    "**How to read this:** nothing is graded. Your browser alone keeps your answers. **How it can mislead:** each "
-    "lesson is based on a published result, but shows this model on these sentences. Where the model behaves "
-    "differently, the lesson says so."
-)
 
 
 def draw(page: View) -> None:
@@ -50,10 +39,10 @@ def _draw_lessons(page: View) -> None:
             _draw_course(course, list(grouped))
         answer_files.draw()
         if lesson.notes():
-            tip = translate("Deletes your answers in all lessons from this browser")
-            label, icon = translate("Reset my answers"), ":material/delete:"
+            tip = TEXTS["reset_help"]
+            label, icon = TEXTS["reset"], ":material/delete:"
             panel.button(label, "forget_lessons", lesson.forget_all, type="tertiary", icon=icon, help=tip)
-    page.read(translate(READING))
+    page.read(TEXTS["reading"])
 
 
 def _is_done(content: Lesson) -> bool:
@@ -64,7 +53,7 @@ def _draw_next(content: Lesson) -> None:
     """Draw the first lesson that is not completed, with a button that opens it."""
     with st.container(border=True, key="next_lesson", horizontal=True, vertical_alignment="center"):
         title, question = escape_markdown(content.title), escape_markdown(content.question)
-        st.markdown(f"{translate('Next for you:')} **{title}** &nbsp; {question} &nbsp; {_minutes(content)}")
+        st.markdown(f"{TEXTS['next']} **{title}** &nbsp; {question} &nbsp; {_minutes(content)}")
         panel.button(_begin_label(content), "begin_next", panel.begin, content, primary=True)
 
 
@@ -72,8 +61,8 @@ def _draw_course(course: int, contents: list[Lesson]) -> None:
     """Draw the title of a course with its progress, and a card for each lesson."""
     completed = sum(map(_is_done, contents))
     with st.container(horizontal=True, vertical_alignment="center", key=f"course_{course}"):
-        st.subheader(translate(COURSES[course]), anchor=False, width="content")
-        sentence = translate("{done} of {all} completed").format(done=completed, all=len(contents))
+        st.subheader(TEXTS[f"courses.{course}"], anchor=False, width="content")
+        sentence = TEXTS["done"].format(done=completed, all=len(contents))
         st.progress(completed / len(contents), text=sentence, width=220)
     for row in [contents[start : start + MAX_CARDS] for start in range(0, len(contents), MAX_CARDS)]:
         for place, content in zip(st.columns(MAX_CARDS, gap="small"), row, strict=False):
@@ -89,14 +78,14 @@ def _draw_card(content: Lesson) -> None:
         st.caption(escape_markdown(content.question))
         st.caption(f":material/check: {progress}" if progress else _minutes(content))
         if _is_done(content):
-            panel.button(translate("Repeat"), f"again_{content.name}", panel.restart, content, width="stretch")
+            panel.button(TEXTS["repeat"], f"again_{content.name}", panel.restart, content, width="stretch")
         else:
             panel.button(_begin_label(content), f"begin_{content.name}", panel.begin, content, width="stretch")
 
 
 def _begin_label(content: Lesson) -> str:
-    return translate("Continue") if lesson.note_of(content) != Note() else translate("Start")
+    return TEXTS["continue"] if lesson.note_of(content) != Note() else TEXTS["begin"]
 
 
 def _minutes(content: Lesson) -> str:
-    return translate("{minutes} minutes").format(minutes=content.minutes)
+    return TEXTS["minutes"].format(minutes=content.minutes)

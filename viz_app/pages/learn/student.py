@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.refused import Refused
 from viz_app.classroom import VOTE_CLOSED, Class, ClassQuestion, ClassState
 from viz_app.lessons import Lesson, Task
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.pages.learn import answer_files
 from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_control, answer_text, mark_pressed, pop_pressed
-from viz_app.shell.language import translate
 from viz_app.shell.lesson import Answer
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
+from viz_app.texts import TranslatedRefusal, page_texts
+
+TEXTS, LESSON_TEXTS = page_texts("class"), page_texts("lesson")
 
 
 def draw(page: View) -> None:
     """Draw the class of the address."""
     code, member = st.session_state["class"], classroom.member_id()
     if member is None:
-        _draw_title(translate("A class"))
-        page.figure().caption(translate("Joining the class ..."))
+        _draw_title(TEXTS["title"])
+        page.figure().caption(TEXTS["student.joining"])
         return
     try:
         group = classroom.CLASSES.join(code, member, classroom.clock_time())
-    except Refused as error:
-        _draw_title(translate("A class"))
+    except TranslatedRefusal as error:
+        _draw_title(TEXTS["title"])
         with page.figure():
-            st.info(with_help(translate(str(error))), icon=":material/groups:")
-            st.caption(translate("What you answered is kept by your browser."))
+            st.info(with_help(error.sentence), icon=":material/groups:")
+            st.caption(TEXTS["student.kept"])
             answer_files.draw()
-            panel.button(translate("All lessons"), "class_leave", classroom.leave, icon=":material/school:")
+            panel.button(LESSON_TEXTS["all_lessons"], "class_leave", classroom.leave, icon=":material/school:")
         return
     state = group.state()
     content = None if state.question is None else classroom.lesson_in(state.question)
-    _draw_title(translate("A class") if content is None else escape_markdown(content.question))
+    _draw_title(TEXTS["title"] if content is None else escape_markdown(content.question))
     with page.figure().container(key="class_student"):
         if content is None or state.question is None:
-            st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
+            st.info(with_help(TEXTS["student.joined"]))
         else:
             _draw_step(content, state.question, state, group, member)
         answer_files.draw()
-        panel.button(translate("Leave the class"), "class_leave", classroom.leave, type="tertiary")
+        panel.button(TEXTS["student.leave"], "class_leave", classroom.leave, type="tertiary")
         frame.fragment(_rerun_on_change, run_every=classroom.POLL_SECONDS)(code, state.version)
 
 
 def _draw_title(question: str) -> None:
     st.subheader(question, anchor=False)
-    st.caption(translate("What you answer is counted, and nobody sees whose it is."))
+    st.caption(TEXTS["student.line"])
 
 
 def _draw_step(content: Lesson, question: ClassQuestion, state: ClassState, group: Class, member: str) -> None:
@@ -61,19 +62,19 @@ def _draw_step(content: Lesson, question: ClassQuestion, state: ClassState, grou
         panel.draw_question_figure(content, question.model)
         panel.prefetch_truth(content, context)
     if state.step == "wait":
-        st.info(with_help(translate("The vote has not begun yet.")), icon=":material/hourglass_empty:")
+        st.info(with_help(TEXTS["student.not_begun"]), icon=":material/hourglass_empty:")
     elif state.step == "ask":
         _draw_vote(content, context, state, group, member)
     elif state.step == "reveal" and note.answer is not None:
         panel.draw_truth(content, context, note.answer)
     else:
         if pop_pressed("class_say") is not None:
-            st.toast(translate(VOTE_CLOSED))
+            st.toast(VOTE_CLOSED.translated())
         text = _member_answer(group, member, task, context)
-        closed = translate("The vote is over. Your answer: {answer}.").format(answer=escape_markdown(text or ""))
-        st.info(with_help(translate("The vote is over.") if text is None else closed))
+        closed = TEXTS["student.over_answer"].format(answer=escape_markdown(text or ""))
+        st.info(with_help(TEXTS["student.over"] if text is None else closed))
     if state.step in ("do", "reveal"):
-        label, is_missing = translate("Try it on a page of your own"), lesson.note_of(content).answer is None
+        label, is_missing = TEXTS["student.try"], lesson.note_of(content).answer is None
         icon = ":material/open_in_full:"
         panel.button(label, "class_try", panel.begin, content, icon=icon, disabled=is_missing)
 
@@ -82,17 +83,17 @@ def _draw_vote(content: Lesson, context: CheckContext, state: ClassState, group:
     """Draw the control of the answer, the button that sends it, and the answer that was sent."""
     task = content.predict
     if state.vote > 1:
-        st.markdown(f"**{translate('A second vote: talk to your neighbours, then answer again.')}**")
+        st.markdown(f"**{TEXTS['student.second_vote']}**")
     answer = answer_control(content, "predict", task, context)
     text = None if answer is None else answer_text(task, answer, context.original)
     if (vote := pop_pressed("class_say")) is not None and answer is not None and text is not None:
         _send(content, group, member, vote, answer, text)
     stored_text = _member_answer(group, member, task, context)
-    label = translate("Send my answer") if stored_text is None else translate("Change my answer")
+    label = TEXTS["student.send"] if stored_text is None else TEXTS["student.change"]
     is_unchanged, vote = answer is None or text == stored_text, (state.number, state.vote)
     panel.button(label, "class_say", mark_pressed, "class_say", vote, primary=True, disabled=is_unchanged)
     if stored_text is not None:
-        sentence = translate("Your answer: {answer}. You can change it until the vote ends.")
+        sentence = TEXTS["student.answer"]
         st.success(with_help(sentence.format(answer=escape_markdown(stored_text))))
 
 
@@ -105,8 +106,8 @@ def _send(content: Lesson, group: Class, member: str, vote: tuple[int, int], ans
     """Store an answer in the class and in the note. vote: number of the question, and of its vote."""
     try:
         group.answer(member, *vote, answer)
-    except Refused as error:
-        st.toast(translate(str(error)))
+    except TranslatedRefusal as error:
+        st.toast(error.sentence)
         return
     lesson.update_note(content, answer=answer, answer_text=text, right=None, outcome_text="")
 

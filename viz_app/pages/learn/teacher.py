@@ -7,21 +7,22 @@ from pathlib import Path
 
 import streamlit as st
 
-from bert_core.refused import Refused
 from viz_app.access import is_local_address
 from viz_app.classroom import Class, ClassQuestion, ClassState
 from viz_app.classroom.counts import counts_csv, group_answers
 from viz_app.classroom.links import app_base_url, class_link, qr_code
-from viz_app.figures.lessons import MARKS, answer_bars
+from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import Lesson
 from viz_app.lessons.parsing import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel
 from viz_app.shell.answers import answer_text, selectable_words
 from viz_app.shell.downloads import file_button
-from viz_app.shell.language import language, translate
+from viz_app.shell.language import language
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.view import View
+from viz_app.texts import TranslatedRefusal, page_texts
 
+TEXTS, LESSON_TEXTS = page_texts("class"), page_texts("lesson")
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
 COUNT_SECONDS = 1.0  # between two updates of the counts
 MAX_LABEL_LENGTH = 40  # characters of an answer in the chart of a vote
@@ -31,10 +32,7 @@ def draw(page: View) -> None:
     """Draw the class that the visitor leads, or the controls that open one."""
     if not classroom.is_enabled():
         _draw_title()
-        page.figure().info(
-            with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
-            icon=":material/groups:",
-        )
+        page.figure().info(with_help(TEXTS["teacher.not_enabled"]), icon=":material/groups:")
     elif not classroom.is_teacher():
         _draw_title()
         with page.figure():
@@ -49,18 +47,18 @@ def draw(page: View) -> None:
 
 
 def _draw_title(title: str = "") -> None:
-    st.subheader(title or translate("A class"), anchor=False)
-    st.caption(translate("All answer the same question; the answers are counted, and nobody sees whose they are."))
+    st.subheader(title or TEXTS["title"], anchor=False)
+    st.caption(TEXTS["line"])
 
 
 def _draw_sign_in() -> None:
     with st.form("class_code", border=False, width=480):
-        code = st.text_input(translate("Teacher's code"), type="password", key="teachers_code")
-        if st.form_submit_button(translate("Go on"), type="primary") and code:
+        code = st.text_input(TEXTS["teacher.code"], type="password", key="teachers_code")
+        if st.form_submit_button(LESSON_TEXTS["go_on"], type="primary") and code:
             try:
                 classroom.sign_in(code)
-            except Refused as error:
-                st.error(with_help(translate(str(error))))
+            except TranslatedRefusal as error:
+                st.error(with_help(error.sentence))
             else:
                 st.rerun()
 
@@ -68,21 +66,21 @@ def _draw_sign_in() -> None:
 def _draw_class_choice() -> None:
     """Draw the controls that open a class, or continue an open one."""
     content = _lesson_control("class_lesson")
-    if st.button(translate("Open the class"), key="class_open", type="primary"):
+    if st.button(TEXTS["teacher.open"], key="class_open", type="primary"):
         _open_class(content)
     for group in classroom.CLASSES.open_classes(classroom.clock_time()):
         state = group.state()
         title = "" if state.question is None else escape_markdown(state.question.lesson.title)
-        label = translate("Go on with the class of {joined}: {title}").format(joined=state.people_count, title=title)
+        label = TEXTS["teacher.again"].format(joined=state.people_count, title=title)
         panel.button(label, f"class_again_{group.code}", _lead, group.code)
-    panel.button(translate("Forget the code in this browser"), "class_out", classroom.sign_out, type="tertiary")
+    panel.button(TEXTS["teacher.forget_code"], "class_out", classroom.sign_out, type="tertiary")
 
 
 def _lesson_control(key: str, default: Lesson | None = None) -> Lesson:
     names = [content.name for content in lessons()]
     titles = {content.name: content.title for content in lessons(language())}
     index = names.index(default.name) if default is not None else 0
-    label = translate("Lesson")
+    label = LESSON_TEXTS["lesson"]
     name = st.selectbox(label, names, index, lambda name: str(titles.get(name, name)), key=key, width=480)
     return lesson_of(name if name in names else names[0])
 
@@ -90,8 +88,8 @@ def _lesson_control(key: str, default: Lesson | None = None) -> Lesson:
 def _open_class(content: Lesson) -> None:
     try:
         group = classroom.open_class()
-    except Refused as error:
-        st.error(with_help(translate(str(error))))
+    except TranslatedRefusal as error:
+        st.error(with_help(error.sentence))
         return
     _lead(group.code)
     _begin(group, content)
@@ -153,11 +151,11 @@ def _draw_keys(group: Class, content: Lesson, state: ClassState) -> None:
     """Draw the four steps of peer instruction, each with its key, and the button of the live page."""
     is_over, vote, step = state.step in ("do", "reveal"), state.vote, state.step
     keys = (
-        (translate("Ask"), partial(group.begin_vote, 1), is_over or vote > 1, step == "wait"),
-        (translate("Stop and show"), partial(group.move_to, "stop"), is_over or not vote, step == "ask"),
-        (translate("Ask again"), partial(group.begin_vote, 2), is_over or not vote, step == "stop" and vote == 1),
-        (translate("What is true"), partial(_reveal, group, content), not vote, step == "stop" and vote == 2),
-        (translate("Live page"), partial(_open_page, content, "reveal" if is_over else "predict"), False, False),
+        (TEXTS["teacher.ask"], partial(group.begin_vote, 1), is_over or vote > 1, step == "wait"),
+        (TEXTS["teacher.stop"], partial(group.move_to, "stop"), is_over or not vote, step == "ask"),
+        (TEXTS["teacher.ask_again"], partial(group.begin_vote, 2), is_over or not vote, step == "stop" and vote == 1),
+        (LESSON_TEXTS["steps.reveal"], partial(_reveal, group, content), not vote, step == "stop" and vote == 2),
+        (TEXTS["teacher.live_page"], partial(_open_page, content, "reveal" if is_over else "predict"), False, False),
     )
     with st.container(horizontal=True, gap="small", width="content", key="class_keys"):
         for number, (label, callback, disabled, is_next) in enumerate(keys, 1):
@@ -183,10 +181,7 @@ def _base_url() -> str:
 def _draw_address_warning() -> None:
     """Warn if only this machine can open a link to this server."""
     if is_local_address(_base_url()):
-        warning = translate(
-            "Only this computer can open this address. Start with `headlight app --class --address 0.0.0.0`, and open "
-            "this page by the name or the address of this computer in the network."
-        )
+        warning = TEXTS["teacher.local_address"]
         st.warning(with_help(warning))
 
 
@@ -206,9 +201,9 @@ def _draw_counts(code: str) -> None:
     group.last_seen = classroom.clock_time()
     state = group.state()
     with st.container(horizontal=True, gap="large", width="content", key="class_counts"):
-        st.metric(translate("joined"), state.people_count, width="content")
+        st.metric(TEXTS["teacher.joined"], state.people_count, width="content")
         if state.vote:
-            st.metric(translate("answered"), state.answer_count, width="content")
+            st.metric(TEXTS["teacher.answered"], state.answer_count, width="content")
 
 
 def _draw_votes(group: Class, content: Lesson, question: ClassQuestion, state: ClassState) -> None:
@@ -217,25 +212,25 @@ def _draw_votes(group: Class, content: Lesson, question: ClassQuestion, state: C
     if counted is None:
         return
     context, task = panel.context_on_model(content, question.model), content.predict
-    rows = group_answers(counted, lambda answer: answer_text(task, answer, context.original), translate("others"))
+    rows = group_answers(counted, lambda answer: answer_text(task, answer, context.original), TEXTS["teacher.others"])
     right = set()
     if state.step == "reveal":
         answers = {answer for row in rows for answer in row.answers}
         verdicts = panel.request_verdicts(task, context, answers)
         right = {answer for answer, verdict in verdicts.items() if verdict.right}
     if not rows:
-        st.info(with_help(translate("Nobody has answered.")))
+        st.info(with_help(LESSON_TEXTS["class.no_answers"]))
         return
     maximum, lecture = max(max(row.counts) for row in rows), bool(st.session_state.lecture)
     for number, place in enumerate(st.columns(len(counted.votes), gap="large")):
         total = sum(counted.votes[number].values())
-        title = translate("Vote {number}: {all} answered").format(number=number + 1, all=total)
+        title = TEXTS["teacher.vote"].format(number=number + 1, all=total)
         figure = answer_bars(
             [row.label for row in rows],
             [row.counts[number] for row in rows],
             ["true" if right & set(row.answers) else "" for row in rows],
             form=".0f",
-            words={mark: translate(MARKS[mark]) for mark in MARKS},
+            words=LESSON_TEXTS.options("marks"),
             longest=MAX_LABEL_LENGTH,
             maximum=max(maximum, 1),
             scale=min(1.9, 7.5 / len(rows)) if lecture else None,
@@ -248,10 +243,10 @@ def _draw_votes(group: Class, content: Lesson, question: ClassQuestion, state: C
 
 def _draw_controls(group: Class, content: Lesson, number: int) -> None:
     following = _lesson_control(f"class_next_lesson_{number}", lesson.next_lesson(content))
-    if st.button(translate("Ask about this lesson"), key="class_next"):
+    if st.button(TEXTS["teacher.next"], key="class_next"):
         _begin(group, following)
-    file_button(translate("Counts, CSV"), partial(_csv, group), "class.csv")
-    label, tip = translate("Close the class"), translate("Deletes all answers; export the counts first.")
+    file_button(TEXTS["teacher.counts"], partial(_csv, group), "class.csv")
+    label, tip = TEXTS["teacher.close"], TEXTS["teacher.close_help"]
     panel.button(label, "class_close", _close, group, icon=":material/close:", help=tip)
 
 

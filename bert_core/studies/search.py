@@ -299,6 +299,13 @@ def count_pairs(
     return [counts_by_head.get(pair) for pair in pairs]
 
 
+def pair_offset(encoding: Encoding, query: int, key: int) -> int | str:
+    """Return the offset of `count_pairs` for two positions of a text."""
+    if encoding.special[key]:
+        return SEP_OFFSET if key else CLS_OFFSET
+    return key - query
+
+
 def _count_pairs_of_shard(
     shard: IndexedShard, sources: Sequence[tuple[int, int]], query_piece: str, key_piece: str, offset_code: int
 ) -> tuple[np.ndarray, np.ndarray]:

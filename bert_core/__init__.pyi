@@ -26,6 +26,8 @@ from .analysis.flow import attention_flow as attention_flow
 from .analysis.flow import attention_rollout as attention_rollout
 from .analysis.flow import layer_mixing as layer_mixing
 from .analysis.flow import mean_of_heads as mean_of_heads
+from .analysis.heads import PairHead as PairHead
+from .analysis.heads import find_heads as find_heads
 from .analysis.heads import heads_agreement as heads_agreement
 from .analysis.heads import layer_normalised as layer_normalised
 from .analysis.heads import leading_heads as leading_heads

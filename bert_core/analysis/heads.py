@@ -1,14 +1,16 @@
-"""Numbers about attention heads: estimates of their importance, and how well two such numbers agree."""
+"""Numbers about attention heads: their importance, the agreement of two such numbers, and the heads of one pair."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
 from bert_core.deprecation import renamed_parameters
-from bert_core.refused import require_int, validate_arrays
+from bert_core.records.run import ModelRun
+from bert_core.refused import require_int, validate_arguments, validate_arrays
 
 
 @validate_arrays(gate_gradient="layer head")
@@ -81,3 +83,39 @@ def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
     order = np.argsort(-figures, axis=None, kind="stable")
     heads = [divmod(int(index), figures.shape[1]) for index in order if np.isfinite(figures.flat[index])]
     return heads[:count]
+
+
+class PairHead(NamedTuple):
+    """Attention of one head from one token of a text to another.
+
+    weight: attention weight, 0 to 1.
+    percentile: percentage of all (query, key) pairs of the text with a smaller attention weight in this head, below
+        100.
+    """
+
+    layer: int
+    head: int
+    weight: float
+    percentile: float
+
+
+@validate_arguments
+def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
+    """Rank the heads by their attention weight from one token to another, the largest first.
+
+    Equal weights are in the order of layer and head. Pruned heads are left out.
+
+    query, key: positions of the two tokens.
+    Raises Refused if a position does not exist.
+    """
+    query, key = (
+        require_int(name, value, 0, len(run.encoding) - 1) for name, value in (("query", query), ("key", key))
+    )
+    weights = run.attention[:, :, query, key]
+    percentiles = 100 * (run.attention < weights[..., None, None]).mean((-2, -1))
+    order = np.argsort(-weights, axis=None, kind="stable")  # NaN comes last
+    return [
+        PairHead(int(layer), int(head), float(weights[layer, head]), float(percentiles[layer, head]))
+        for layer, head in zip(*np.unravel_index(order, weights.shape), strict=True)
+        if not np.isnan(weights[layer, head])
+    ]

@@ -1,7 +1,8 @@
-"""Search in a corpus index for the tokens most similar to tokens of a text. The search is exact: it compares every row.
+"""Search in a corpus index for the tokens most similar to tokens of a text, and counts of pairs of tokens.
 
-Indexed rows and queries are int8. Float32 adds up to 1,040 products of them without rounding. The result therefore does
-not depend on the order, the blocks or the threads in which rows are compared.
+The search is exact: it compares every row. Indexed rows and queries are int8. Float32 adds up to 1,040 products of them
+without rounding. The result therefore does not depend on the order, the blocks or the threads in which rows are
+compared.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,7 @@ PHRASE_MODES = ("mean", "each")
 FILTER_COLUMNS = ("document", "piece", "word", *TREE_COLUMNS, "offset")
 CLS_OFFSET, SEP_OFFSET = "first", "end"  # written instead of a number if the key is [CLS] or [SEP]
 _CLS_CODE, _SEP_CODE = 2**20, 2**20 + 1  # the same in arrays of offsets
+_OFFSET_CODES = {CLS_OFFSET: _CLS_CODE, SEP_OFFSET: _SEP_CODE}
 _BLOCK_SIZE = 2**18  # values in a block of rows: int8 rows and float32 copy fit the cache of a processor
 # Values in a matrix that BLAS multiplies by a vector. For more it would use threads, which wait for each other if other
 # work occupies the cores.
@@ -246,6 +248,93 @@ def _count_values(shard: IndexedShard, column: str, head_index: tuple[int, int] 
     return value_counts, int(is_typed.sum())
 
 
+# ---------------------------------------------------------------------------- pairs of tokens
+
+
+class PairCounts(NamedTuple):
+    """How often a head attends most from one token to another over an index, and how often any token to their offset.
+
+    pairs: number of occurrences of the query token in sentences that also contain the key token.
+    strongest: number of these occurrences whose strongest key is an occurrence of the key token.
+    tokens: number of typed tokens (without [CLS] and [SEP]).
+    same_offset: number of typed tokens whose strongest key is at the offset of the pair.
+    """
+
+    pairs: int
+    strongest: int
+    tokens: int
+    same_offset: int
+
+
+@validate_arguments
+def count_pairs(
+    index: Index, heads: Sequence[tuple[int, int]], query_piece: str, key_piece: str, offset: int | str
+) -> list[PairCounts | None]:
+    """Count over an index how often each of some heads attends most from one token to another.
+
+    heads: (layer, head) pairs.
+    query_piece, key_piece: the two tokens, as in `Match.piece`.
+    offset: distance in tokens from the query to the key, or "first" if the key is [CLS] and "end" if it is [SEP]. With
+        0 the key is the query token itself, otherwise another occurrence.
+
+    Returns the counts of each head. None for a head of a layer that is not stored, and for a pruned head.
+    Raises Refused for a head that a stored layer does not have, for another text as offset, and for a damaged shard.
+    """
+    if isinstance(offset, str) and offset not in _OFFSET_CODES:
+        raise Refused(f"offset {short_repr(offset)} is unknown: a whole number, or one of {', '.join(_OFFSET_CODES)}")
+    code = _OFFSET_CODES[offset] if isinstance(offset, str) else offset
+    pairs = [tuple(pair) for pair in require_sequence("heads", heads, "pairs (layer, head)")]
+    stored = index.validate_heads([pair for pair in pairs if pair[0] in index.layers])
+    sources = [(index.layers.index(layer), head) for layer, head in stored]
+    counts = np.zeros((len(stored), len(PairCounts._fields)), np.int64)
+    exists = np.ones(len(stored), bool)
+    for shard in index.shards:
+        shard_counts, in_shard = _count_pairs_of_shard(shard, sources, query_piece, key_piece, code)
+        counts, exists = counts + shard_counts, exists & in_shard
+    counts_by_head = {
+        head: PairCounts(*head_counts)
+        for head, head_counts, is_existing in zip(stored, counts.tolist(), exists, strict=True)
+        if is_existing
+    }
+    return [counts_by_head.get(pair) for pair in pairs]
+
+
+def pair_offset(encoding: Encoding, query: int, key: int) -> int | str:
+    """Return the offset of `count_pairs` for two positions of a text."""
+    if encoding.special[key]:
+        return SEP_OFFSET if key else CLS_OFFSET
+    return key - query
+
+
+def _count_pairs_of_shard(
+    shard: IndexedShard, sources: Sequence[tuple[int, int]], query_piece: str, key_piece: str, offset_code: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the `PairCounts` of heads in a shard (head, 4), and whether each head exists (head,).
+
+    sources: (number, head) pairs, where number is the index of the layer among the indexed layers.
+    offset_code: an offset as in `_offset_codes`.
+    """
+    positions, special, texts = shard.integer_column("position"), shard.special, shard.integer_column("text")
+    tokens = shard.column("piece")
+    is_query, is_key = (
+        np.array([token == piece for token in tokens.dictionary.to_pylist()])[tokens.indices.to_numpy()]
+        for piece in (query_piece, key_piece)
+    )
+    is_same_token = offset_code == 0
+    other_keys = np.bincount(texts, is_key)[texts] - is_key
+    queries = np.flatnonzero(is_query & (is_key if is_same_token else other_keys > 0))
+    counts = np.zeros((len(sources), len(PairCounts._fields)), np.int64)
+    exists = np.ones(len(sources), bool)
+    for place, (number, head) in enumerate(sources):
+        keys = shard.part("keys", number)[head][:, :1]
+        strongest = queries - positions[queries] + keys[queries, 0]
+        has_pair = is_key[strongest] & ((strongest == queries) == is_same_token)
+        has_offset = _offset_codes(keys, positions, special)[:, 0] == offset_code
+        counts[place] = len(queries), has_pair.sum(), (~special).sum(), has_offset[~special].sum()
+        exists[place] = bool(shard.part("weights", number)[head, 0, 0] > 0)  # all weights of a pruned head are 0
+    return counts, exists
+
+
 # ---------------------------------------------------------------------------- queries
 
 
@@ -389,7 +478,7 @@ def _parse_conditions(filters: Mapping[str, Sequence[Any]] | None, query: _Query
             raise Refused("where has the column offset, which is that of a head's strongest key: search by a head")
         values = require_sequence(f"the values of {name}", allowed, "values")
         if name in ("distance", "offset"):
-            codes = {CLS_OFFSET: _CLS_CODE, SEP_OFFSET: _SEP_CODE} if name == "offset" else {}
+            codes = _OFFSET_CODES if name == "offset" else {}
             values = tuple(
                 codes[value] if isinstance(value, str) and value in codes else require_int(name, value, None)
                 for value in values

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bert_core import LoadedModel, Target, ablate_heads, capture
+from bert_core import LoadedModel, Refused, Target, ablate_heads, capture, find_heads, pruned
 from bert_core.analysis.heads import heads_agreement, most_relevant_head, removal_estimate
 
 
@@ -56,3 +58,37 @@ def test_the_most_relevant_head_attends_to_a_word_and_affects_the_target() -> No
     attention[0, 1, 1] = 0.1, 0.7, 0.2
     assert most_relevant_head(attention, [1], is_word, np.array([[0.0, -4.0], [1.0, np.nan]])) == (0, 1)
     assert most_relevant_head(attention, [1], np.array([True, True, False]), np.zeros((2, 2))) is None
+
+
+def test_heads_of_a_pair_are_those_of_a_plain_loop(tiny_loaded: LoadedModel) -> None:
+    """Every head with its weight and percentile, the largest weight first; pruned heads are left out."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat on the mat")
+    for loaded, missing in ((tiny_loaded, set()), (pruned(tiny_loaded, [(0, 2), (1, 0)]), {(0, 2), (1, 0)})):
+        run = capture(loaded, encoding)
+        expected = []
+        for layer, head in np.ndindex(run.attention.shape[:2]):
+            if (layer, head) not in missing:
+                weight = float(run.attention[layer, head, 2, 5])
+                smaller = sum(bool(other < weight) for other in run.attention[layer, head].ravel())
+                expected.append((layer, head, weight, pytest.approx(100 * smaller / len(encoding) ** 2)))
+        heads = find_heads(run, 2, 5)
+        assert heads == sorted(expected, key=lambda entry: -entry[2]) and len(heads) == 8 - len(missing)
+        assert {type(value) for head in heads for value in head} == {int, float}
+
+
+def test_heads_with_equal_weights_keep_the_order_of_layer_and_head(tiny_loaded: LoadedModel) -> None:
+    """Layer by layer; of a map whose weights are all equal, none is smaller."""
+    run = capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"))
+    even = replace(run, attention=np.full(run.attention.shape, 0.2, np.float32))
+    assert [(entry.layer, entry.head) for entry in find_heads(even, 1, 3)] == list(np.ndindex(2, 4))
+    assert {entry.percentile for entry in find_heads(even, 1, 3)} == {0}
+
+
+@pytest.mark.parametrize(("query", "key", "name"), [(5, 0, "query"), (-1, 0, "query"), (0, 5, "key")])
+def test_heads_of_a_position_that_does_not_exist_are_refused(
+    tiny_loaded: LoadedModel, query: int, key: int, name: str
+) -> None:
+    """One sentence with the given position and the allowed ones."""
+    run = capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"))
+    with pytest.raises(Refused, match=rf"^{name} is (5|-1): it must be a whole number from 0 to 4$"):
+        find_heads(run, query, key)

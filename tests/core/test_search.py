@@ -20,6 +20,7 @@ from bert_core import (
     Refused,
     capture,
     head_values,
+    index_file,
     iter_index,
     load,
     open_index,
@@ -29,7 +30,7 @@ from bert_core import (
 from bert_core.run.states import word_states
 from bert_core.studies import index as study
 from bert_core.studies.relations import track_relations
-from bert_core.studies.search import value_shares
+from bert_core.studies.search import PairCounts, count_pairs, value_shares
 from tests.core.test_relations import conllu, sentences
 from tests.near import assert_near
 
@@ -309,6 +310,57 @@ def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_load
             value_shares(index, few, column, head=of)
     with pytest.raises(Refused, match="no heads of layer 2"):
         value_shares(index, few, "offset", head=(2, 0))
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "offset"),
+    [
+        ("king", "saw", 1), ("the", "king", -2), ("the", "the", 2), ("the", "the", 0), ("king", "[CLS]", "first"),
+        ("a", "[SEP]", "end"), ("[CLS]", "the", 1), ("king", "zebra", 1),
+    ],
+)  # fmt: skip
+def test_counts_of_a_pair_are_those_of_a_plain_loop(
+    index: Index, tiny_loaded: LoadedModel, query: str, key: str, offset: int | str
+) -> None:
+    """The strongest keys of every head from one token to another, and at their offset, from a run of each sentence."""
+    heads = [(layer, head) for layer in range(2) for head in range(4)]
+    expected = dict.fromkeys(heads, PairCounts(0, 0, 0, 0))
+    for run in (capture(tiny_loaded, tiny_loaded.tokenizer.encode(text)) for text in texts()):
+        tokens, special = run.encoding.tokens, run.encoding.special
+        for head in heads:
+            strongest = run.attention[head].argmax(-1).tolist()
+            for position, best in enumerate(strongest):
+                partners = [p for p, token in enumerate(tokens) if token == key and (p == position) == (offset == 0)]
+                is_pair = tokens[position] == query and bool(partners)
+                best_offset = ("end" if best else "first") if special[best] else best - position
+                added = (
+                    is_pair, is_pair and best in partners, not special[position],
+                    not special[position] and best_offset == offset,
+                )  # fmt: skip
+                expected[head] = PairCounts(*np.add(expected[head], added).tolist())
+    assert count_pairs(index, heads, query, key, offset) == list(expected.values())
+    assert (sum(counts.strongest for counts in expected.values()) > 0) == (key != "zebra")
+    assert all(counts.pairs > counts.strongest or key == "zebra" for counts in expected.values())
+
+
+def test_counts_of_heads_that_the_index_does_not_hold_are_none(
+    tiny_model_folder: Path, tiny_loaded: LoadedModel, tmp_path: Path
+) -> None:
+    """None for a head of a layer that is not stored and for a pruned head, in the order of the heads."""
+    (tmp_path / "few.txt").write_text("the old cat sat.\nthe cat.\n")
+    smaller = pruned(load(str(tiny_model_folder), device="cpu"), [(1, 2)])
+    index_file(tmp_path / "few.txt", tmp_path / "index", smaller, IndexSettings(layers=(1,)))
+    few = open_index(tmp_path / "index")
+    absent, gone, present, again = count_pairs(few, [(0, 3), (1, 2), (1, 0), (1, 0)], "old", "cat", 1)
+    assert (absent, gone) == (None, None) and present is not None and present == again
+    assert (present.pairs, present.tokens) == (1, 8)
+    with pytest.raises(Refused, match="head 9 does not exist in layer 1"):
+        count_pairs(few, [(1, 9)], "old", "cat", 1)
+    with pytest.raises(Refused, match=r"^offset 'next' is unknown: a whole number, or one of first, end$"):
+        count_pairs(few, [(1, 0)], "old", "cat", "next")
+    (few.shards[0].folder / "keys.npy").write_bytes(b"")
+    with pytest.raises(Refused, match=r"its keys\.npy has 0 bytes"):
+        count_pairs(open_index(tmp_path / "index"), [(1, 0)], "old", "cat", 1)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from viz_app.cli import (
     compare,
     draw,
     explain,
+    find_heads,
     heads,
     lessons,
     neurons,
@@ -51,9 +52,9 @@ app = typer.Typer(
     help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 COMMANDS = (
-    predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, patch.patch,
-    probe.probe, neurons.neurons, compare.compare_models, profiles.profile, similarity.similarity, explain.explain,
-    search.index, search.search, prune.prune, prune.prune_curve,
+    predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, find_heads.find_heads,
+    patch.patch, probe.probe, neurons.neurons, compare.compare_models, profiles.profile, similarity.similarity,
+    explain.explain, search.index, search.search, prune.prune, prune.prune_curve,
 )  # fmt: skip
 TRAINING = (
     train.pretrain, train.finetune, train.evaluate, train.tune_lens, train.train_captioner, train.evaluate_captioner,

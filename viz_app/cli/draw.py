@@ -186,9 +186,7 @@ def _target(loaded: LoadedModel, encoding: Encoding, text: str | None) -> TextTa
 
     if text is not None:
         return parse_target(loaded, encoding, text, label="--target")
-    run, heads = bert_core.capture(loaded, encoding, top_k=1), trained_heads(loaded)
-    for head in heads:
-        if head.applies(loaded, encoding) and (targets := head.suggested_targets(loaded, run, encoding, None)):
-            return TextTarget(targets[0], encoding)
-    advice = [*shared.additions(encoding, heads), f"give --target {', '.join(target_forms(loaded))}"]
+    if (target := shared.suggested_target(loaded, bert_core.capture(loaded, encoding, top_k=1), encoding)) is not None:
+        return TextTarget(target, encoding)
+    advice = [*shared.additions(encoding, trained_heads(loaded)), f"give --target {', '.join(target_forms(loaded))}"]
     raise Refused(f"a gradient needs something to explain: {' or '.join(advice)}")

@@ -125,7 +125,7 @@ def search(
     loaded = shared.load(corpus.model if model is None else model, device)
     corpus.check_model(loaded)
     encoding = shared.encode(loaded, text, None)
-    positions = parse_tokens(encoding, token)
+    positions = shared.parse_tokens(encoding, token, "--token")
     if heads is None and depth is None:
         depth = corpus.depths[-1]
     pairs = [] if heads is None else shared.parse_heads(heads, corpus.heads)
@@ -157,32 +157,6 @@ def search(
         }  # fmt: skip
         write_json({**query, "matches": _match_rows(matches)}, out)
     typer.echo("\n".join(_match_lines(matches, encoding, positions, corpus.tokens)))
-
-
-def parse_tokens(encoding: Encoding, text: str) -> list[int]:
-    """Return the positions in `3,4`, or those of a word, as in `king`, or `the at 7` where it occurs several times.
-
-    Raises Refused for another form.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if all(part.isdecimal() for part in parts) and all(int(part) < len(encoding) for part in parts):
-        return [int(part) for part in parts]
-    from bert_core.studies.index import word_per_piece
-
-    before, separator, number_text = text.rpartition(" at ")
-    word, position = (before, int(number_text)) if separator and number_text.isdecimal() else (text, None)
-    word = word.strip().casefold()
-    occurrences: dict[int, list[int]] = {}  # number of the word in the text -> positions of its word pieces
-    for index, (piece_word, number) in enumerate(zip(word_per_piece(encoding), encoding.words, strict=True)):
-        if number is not None and piece_word is not None and piece_word.casefold() == word:
-            occurrences.setdefault(number, []).append(index)
-    if position is not None:
-        occurrences = {number: positions for number, positions in occurrences.items() if position in positions}
-    if len(occurrences) == 1:
-        return next(iter(occurrences.values()))
-    tokens = " ".join(f"{index}:{token}" for index, token in enumerate(encoding.tokens))
-    times = f"{len(occurrences)} times" if occurrences else "not"
-    raise Refused(f"--token is {text!r}, which is {times} a word of the text: name one of {tokens} by its number")
 
 
 def parse_conditions(text: str | None) -> dict[str, list[Any]]:

@@ -21,6 +21,7 @@ from bert_core.unknown_tokens import current_counts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
+    from bert_core.records import ModelRun, Target
     from bert_core.studies.rows import Columns
     from bert_core.task_heads import TaskHead
     from bert_core.tokenizer import Encoding
@@ -197,6 +198,19 @@ def with_cuts(loaded: LoadedModel, cuts: str) -> LoadedModel:
         raise Refused(f"--cut is {cuts!r}: {error}") from error
 
 
+def suggested_target(loaded: LoadedModel, run: ModelRun, original: Encoding) -> Target | None:
+    """Return the first target that a trained head suggests for a text, the most probable; None if there is none.
+
+    original: the text before words were masked.
+    """
+    from bert_core.task_heads import trained_heads
+
+    for head in trained_heads(loaded):
+        if head.applies(loaded, run.encoding) and (targets := head.suggested_targets(loaded, run, original, None)):
+            return targets[0]
+    return None
+
+
 def first_texts(path: Path) -> tuple[str, ...]:
     """Return the first texts of a file. Raises Refused if there is none."""
     from bert_core.studies.lines import line_shards
@@ -255,6 +269,44 @@ def _parse_pairs(text: str, count: int, option: str, form: str, *, intervals: bo
     except (ValueError, OverflowError) as error:
         raise Refused(f"{option} is {text!r}: write {form}, or 4.*") from error
     return pairs
+
+
+def parse_tokens(encoding: Encoding, text: str, option: str) -> list[int]:
+    """Return the positions in `3,4`, or those of a word, as in `king`, or `the at 7` where it occurs several times.
+
+    option: the option, for the message of Refused for another form.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if all(part.isdecimal() for part in parts) and all(int(part) < len(encoding) for part in parts):
+        return [int(part) for part in parts]
+    before, separator, number_text = text.rpartition(" at ")
+    word, position = (before, int(number_text)) if separator and number_text.isdecimal() else (text, None)
+    word = word.strip().casefold()
+    occurrences = [
+        encoding.pieces_of(number)
+        for number in range(encoding.word_count)
+        if encoding.word_text(number).casefold() == word
+    ]
+    if position is not None:
+        occurrences = [pieces for pieces in occurrences if position in pieces]
+    if len(occurrences) == 1:
+        return list(occurrences[0])
+    times = f"{len(occurrences)} times" if occurrences else "not"
+    raise Refused(f"{option} is {text!r}, which is {times} a word of the text: {_position_advice(encoding)}")
+
+
+def parse_token(encoding: Encoding, text: str, option: str) -> int:
+    """Return the position of one token in the form of `parse_tokens`. Raises Refused if there are several."""
+    positions = parse_tokens(encoding, text, option)
+    if len(positions) > 1:
+        raise Refused(f"{option} is {text!r}, which has {len(positions)} tokens: {_position_advice(encoding)}")
+    return positions[0]
+
+
+def _position_advice(encoding: Encoding) -> str:
+    """Return the end of a message that lists the tokens of a text."""
+    tokens = " ".join(f"{index}:{token}" for index, token in enumerate(encoding.tokens))
+    return f"name one of {tokens} by its number"
 
 
 def file_kind(name: str, path: Path, kinds: tuple[str, ...]) -> str:

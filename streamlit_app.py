@@ -7,4 +7,4 @@ from viz_app import access, script, server
 if __name__ == "__main__":  # run of the script for a page
     script.draw()
 else:  # imported once, by the server
-    app = App(__file__, middleware=access.build_middleware(), lifespan=server.lifespan)
+    app = App(__file__, middleware=access.build_middleware(script.view_params()), lifespan=server.lifespan)

@@ -204,7 +204,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.images": {"PIL", "bert_core.csv_cells", "bert_core.scenes", "bert_core.vision"},
     "viz_app.pages.inside": {"plotly"},
     "viz_app.pages.learn": {"viz_app.access", "viz_app.classroom", "viz_app.lessons", "viz_app.lessons.checks"},
-    "viz_app.pages.start": {"viz_app.lessons"},
+    "viz_app.pages.start": {"viz_app.lessons", "bert_core.methods", "viz_app.glossary"},
     "viz_app.pages.glossary": {"viz_app.glossary"},
     "viz_app.cli": {
         "bert_core.csv_cells", "bert_core.settings", "bert_core.target_kinds",
@@ -226,7 +226,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.streamlit_compat": {"google", "streamlit"},
     "viz_app.script": {
         "viz_app.figures",
-        "streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat", "viz_app.texts"},
+        "streamlit", "viz_app.access", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat", "viz_app.texts",
+        "viz_app.moved_pages",
+    },
     "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
         "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",

@@ -21,6 +21,7 @@ from bert_core.loading import ASSETS, LoadedModel, load
 from bert_core.records import Target
 from bert_core.run.ablation import REPLACEMENTS, ablate_heads
 from bert_core.run.capture import capture
+from bert_core.run.inputs import head_mask_without
 
 CANDIDATES = Path(__file__).with_name("home_candidates.txt")
 COUNT = 4  # sentences whose prediction one head changes; one sentence that no head changes is added
@@ -31,11 +32,11 @@ MAX_HEADS = 3  # that change a prediction if removed alone; a prediction that ma
 
 @dataclass(frozen=True)
 class HomeSentence:
-    """A sentence with one masked word. changes: whether the prediction changes without the head that the page opens."""
+    """A sentence with one masked word. other: the prediction without the head that the page opens; "" if it stays."""
 
     text: str
     masked: tuple[int, ...]
-    changes: bool
+    other: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Candidate:
 
     probability: of the original word with all heads on. head: that the page opens. effects: (method,) change of the
     logarithm of the probability without this head. heads: how many heads change the prediction if removed alone.
-    changes: whether the head changes it whatever replaces its output.
+    other: the prediction without the head; "" unless the head changes it whatever replaces its output.
     """
 
     text: str
@@ -53,7 +54,7 @@ class Candidate:
     head: tuple[int, int]
     effects: tuple[float, ...]
     heads: int
-    changes: bool
+    other: str
 
 
 def measure(loaded: LoadedModel, line: str) -> Candidate | None:
@@ -79,8 +80,11 @@ def measure(loaded: LoadedModel, line: str) -> Candidate | None:
     ]
     effects = tuple(float(sweep.effect[link]) for sweep in sweeps if sweep.effect is not None)
     flips = [sweep.flips for sweep in sweeps if sweep.flips is not None]
-    changes = all(flip[link] > 0 for flip in flips)
-    return Candidate(original.text, masked, probability, link, effects, int((flips[0] > 0).sum()), changes)
+    other = ""
+    if all(flip[link] > 0 for flip in flips):
+        ablated = capture(loaded, encoding, head_mask=head_mask_without(loaded.config, [link]), top_k=1)
+        other = loaded.tokenizer.token_of(ablated.predictions[0].top[0][0])
+    return Candidate(original.text, masked, probability, link, effects, int((flips[0] > 0).sum()), other)
 
 
 def choose(candidates: Iterable[Candidate], count: int = COUNT) -> list[HomeSentence]:
@@ -90,13 +94,13 @@ def choose(candidates: Iterable[Candidate], count: int = COUNT) -> list[HomeSent
     """
     ordered = sorted(candidates, key=lambda candidate: (candidate.heads, candidate.effects[0]))
     words: dict[str, Candidate] = {}
-    for candidate in (candidate for candidate in ordered if candidate.changes and candidate.heads <= MAX_HEADS):
+    for candidate in (candidate for candidate in ordered if candidate.other and candidate.heads <= MAX_HEADS):
         words.setdefault(re.findall(r"\w+|[^\w\s]", candidate.text)[candidate.masked[0]], candidate)
     unchanged = [candidate for candidate in ordered if candidate.heads == 0]
     if not words or not unchanged:
         raise ValueError("no sentence is changed by one head, or none by no head: add candidates")
     chosen = [*list(words.values())[:count], max(unchanged, key=lambda candidate: abs(candidate.effects[0]))]
-    return [HomeSentence(candidate.text, candidate.masked, candidate.changes) for candidate in chosen]
+    return [HomeSentence(candidate.text, candidate.masked, candidate.other) for candidate in chosen]
 
 
 def read_candidates(path: Path = CANDIDATES) -> list[str]:
@@ -122,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         effects = " ".join(f"{effect:+.2f}" for effect in candidate.effects)
         print(
             f"L{candidate.head[0]} H{candidate.head[1]}  p {candidate.probability:.2f}  {effects}  "
-            f"{candidate.heads} heads change it  {'CHANGES' if candidate.changes else ''}  {line}"
+            f"{candidate.heads} heads change it  {candidate.other}  {line}"
         )
     sentences = choose(candidates)
     out = options.out or ASSETS / "headlight-mini" / "home.json"

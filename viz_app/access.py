@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 from starlette.datastructures import Headers
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
 
 from bert_core.refused import Refused
-from viz_app.moved_pages import moved_address
+from viz_app.moved_pages import FIRST_VIEW, HOME, moved_address
 from viz_app.streamlit_compat import browser_message_kind, shorten_widget_texts
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -54,10 +54,13 @@ def is_local_address(url: str) -> bool:
     return urlsplit(url).hostname in LOCAL_HOSTS
 
 
-def build_middleware() -> list[Middleware]:
-    """Return the middleware in front of every route of the server."""
+def build_middleware(view_params: Collection[str] = ()) -> list[Middleware]:
+    """Return the middleware in front of every route of the server.
+
+    view_params: names of the parameters with which an address without a page is that of a view.
+    """
     framed_by = parse_origins(os.environ.get(EMBED_IN, "").split())
-    return [Middleware(Guard, framed_by=framed_by), Middleware(MovedPages)]
+    return [Middleware(Guard, framed_by=framed_by), Middleware(MovedPages, view_params=view_params)]
 
 
 def parse_origins(names: Iterable[str]) -> tuple[str, ...]:
@@ -125,21 +128,33 @@ class Guard:
 class MovedPages:
     """Redirects the address of a page or view whose path has changed to its new path, with its query.
 
+    An address without a page is redirected to Predictions if it has parameters of a view, and otherwise to Home.
     The redirect is relative, so that it also holds behind a proxy that removes a prefix from the path.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, view_params: Collection[str] = ()) -> None:
+        self.app, self.view_params = app, frozenset(view_params)
 
     async def __call__(self, scope: Scope, receive: Receive, send_message: Send) -> None:
         """Answer with 307 where the address is an old one; pass any other request on."""
         address = None
         if scope["type"] == "http":
-            address = _new_address(scope["path"], scope.get("query_string", b"").decode("latin-1"))
+            query = scope.get("query_string", b"").decode("latin-1")
+            address = _new_address(scope["path"], query) or self._page_address(scope["path"], query)
         if address is None:
             await self.app(scope, receive, send_message)
             return
         await RedirectResponse(address, 307)(scope, receive, send_message)
+
+    def _page_address(self, path: str, query: str) -> str | None:
+        """Return the address of the page that an address without one opens, relative to this path; None for others."""
+        base = get_option("server.baseUrlPath").strip("/")
+        if path.strip("/") != base:
+            return None
+        names = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+        page = FIRST_VIEW if names & self.view_params else HOME
+        folder = "" if path.endswith("/") else f"{base.rpartition('/')[2]}/"
+        return folder + page + (f"?{query}" if query else "")
 
 
 def _new_address(path: str, query: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+HOME, FIRST_VIEW = "start", "predict"  # paths that an address without a page opens: without and with a view
 MOVED_PAGES = {"dossier": "profiles"}  # old path -> path
 # Views that have become pages: old path, names of the parameter of the view, and its value -> path.
 MOVED_VIEWS = {

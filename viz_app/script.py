@@ -9,7 +9,8 @@ import streamlit as st
 
 from viz_app.access import is_local_server
 from viz_app.figures.style import current_look, use_look
-from viz_app.pages import PAGES, START, UNNAMED
+from viz_app.moved_pages import FIRST_VIEW, HOME
+from viz_app.pages import BY_PATH, PAGES
 from viz_app.shell import address, classroom, frame, lesson, panel, saved_lessons, work
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.markdown import PAGE
@@ -20,7 +21,6 @@ from viz_app.streamlit_compat import (
     count_script_runs,
     finish_session_writes,
     keep_generated_downloads,
-    requested_page_path,
 )
 from viz_app.texts import page_texts
 
@@ -28,8 +28,16 @@ finish_session_writes()
 keep_generated_downloads()
 
 TEXTS = page_texts("frame")
-HOME = "_starts_at_home"  # session key: whether the address without a page is that of the page Start
+FIRST_PAGE = "_first_page"  # session key: path of the page that an address without one opens
+EMBED = "embed"  # parameter of an address for a frame in another page
 _settled = threading.Event()
+
+
+def view_params() -> set[str]:
+    """Return the names of the parameters with which an address without a page opens Predictions, and not Home."""
+    table = frame.params_of_pages(PAGES)
+    params = [param for param in table.values() if param not in frame.FRAME_PARAMS]
+    return {EMBED} | {param.name for param in params} | {param.old_name for param in params if param.old_name}
 
 
 def draw() -> None:
@@ -47,23 +55,23 @@ def _draw_run(notices: list[str]) -> None:
     work.begin_run()
     pages = [page for page in PAGES if is_local_server() or not page.is_local]
     st.session_state[lesson.PAGES] = {page.path: page for page in pages}
-    home = _home()
-    streamlit_pages = st.session_state[frame.STREAMLIT_PAGES] = {
-        page.path: _streamlit_page(page, is_default=page is home) for page in pages
-    }
+    streamlit_pages = st.session_state[frame.STREAMLIT_PAGES] = {page.path: _streamlit_page(page) for page in pages}
+    first = _first_page()
+    # Streamlit needs a page for the address without a path, which the server redirects.
+    unnamed = st.Page(partial(_draw, first), title=first.title, default=True, visibility="hidden")
     groups = {
         TEXTS[f"groups.{group}"] if group else "": [streamlit_pages[page.path] for page in pages if page.group == group]
         for group in ("", *GROUPS)
     }
+    groups[""].append(unnamed)
     streamlit_page = st.navigation(groups, position="top" if current_look().lecture else "sidebar", expanded=True)
-    page = next((page for page in pages if page.path == streamlit_page.url_path), home)
+    page = next((page for page in pages if page.path == streamlit_page.url_path), first)
     if lesson.pending_page() in streamlit_pages.keys() - {page.path}:
         frame.go_to(str(lesson.pending_page()))
     with error_boundary():
         lesson.apply_pending_view()
         classroom.restore_teacher()
-    if page is not START:
-        address.open_example(page)
+    address.open_example(page)
     panel_place = panel.place()
     embedded = address.is_embedded()
     layout = make_view(embedded=embedded)
@@ -82,28 +90,23 @@ def _draw_run(notices: list[str]) -> None:
             if embedded:
                 frame.open_in_app_link()
     finally:
-        address.publish({param.name for param in frame.FRAME_PARAMS} if page is START else None)
+        address.publish()
         work.end_of_run()
 
 
-def _home() -> Page:
-    """Return the page of an address without a path: Start, or Predict if the address has parameters of a view.
-
-    It is decided once per session, so that Back always opens the same page.
-    """
+def _first_page() -> Page:
+    """Return the page of an address without a path, as the server redirects it; it is decided once per session."""
     state = st.session_state
-    if HOME not in state:
-        path = requested_page_path()
-        names = {name for name, param in state[address.ALL_PARAMS].items() if param not in frame.FRAME_PARAMS}
-        is_view = any(name in st.query_params for name in names)
-        state[HOME] = path == UNNAMED.path or not (path or is_view or address.is_embedded())
-    return START if state[HOME] else UNNAMED
+    if FIRST_PAGE not in state:
+        is_view = address.is_embedded() or any(name in st.query_params for name in view_params())
+        state[FIRST_PAGE] = FIRST_VIEW if is_view else HOME
+    return BY_PATH[state[FIRST_PAGE]]
 
 
-def _streamlit_page(page: Page, *, is_default: bool) -> StreamlitPage:
+def _streamlit_page(page: Page) -> StreamlitPage:
     """Return a page as Streamlit's navigation takes it."""
     draw_page = partial(_draw, page)
-    return st.Page(draw_page, title=page.title, icon=page.icon, url_path=page.path, default=is_default, help=page.line)
+    return st.Page(draw_page, title=page.title, icon=page.icon, url_path=page.path, help=page.line)
 
 
 def _draw(page: Page) -> None:

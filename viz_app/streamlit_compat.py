@@ -39,7 +39,6 @@ __all__ = [
     "is_session_active",
     "keep_generated_downloads",
     "log_untested_version",
-    "requested_page_path",
     "requested_query",
     "session_id",
     "shorten_widget_texts",
@@ -96,12 +95,6 @@ def is_history_navigation() -> bool:
     """Return whether the browser started this run by Back or Forward."""
     context = get_script_run_ctx(suppress_warning=True)
     return context is not None and context.is_history_navigation
-
-
-def requested_page_path() -> str:
-    """Return the path of the page in the address with which this run was requested; "" if it has none."""
-    context = get_script_run_ctx(suppress_warning=True)
-    return "" if context is None else context.pages_manager.intended_page_name or ""
 
 
 def requested_query() -> str:

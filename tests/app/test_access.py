@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urljoin
@@ -252,7 +252,7 @@ def test_every_answer_says_who_may_frame_it(options: Options) -> None:
         assert named == [b"frame-ancestors 'self' https://moodle.example.org https://*.example.com:8443"]
 
 
-def redirected(path: str, query: str = "") -> str | None:
+def redirected(path: str, query: str = "", view_params: Collection[str] = ()) -> str | None:
     """Where a request for a path is sent, as a browser resolves it; None where it is passed on."""
 
     async def app(scope: object, receive: object, send: Any) -> None:
@@ -267,7 +267,7 @@ def redirected(path: str, query: str = "") -> str | None:
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "path": path, "query_string": query.encode(), "method": "GET", "headers": []}
-    in_a_loop(MovedPages(app)(scope, receive, send))
+    in_a_loop(MovedPages(app, view_params)(scope, receive, send))
     if sent[0]["status"] == 200:
         return None
     assert sent[0]["status"] == 307
@@ -287,8 +287,22 @@ def test_the_address_of_a_moved_page_is_redirected_with_its_query(options: Optio
             new = f"http://localhost{before}/profiles"
             assert redirected(f"{before}/dossier{end}") == new
             assert redirected(f"{before}/dossier{end}", query) == f"{new}?{query}"
-            for path in ("", "/profiles", "/dossiers", "/dossier/static/index.js", "/_stcore/health"):
+            for path in ("/profiles", "/dossiers", "/dossier/static/index.js", "/_stcore/health"):
                 assert redirected(f"{before}{path}{end}", query) is None
+
+
+def test_an_address_without_a_page_opens_home_or_predictions(options: Options) -> None:
+    """Predictions with a parameter of a view, Home with any other or none; below a base path too."""
+    names = {"text", "calibrated"}
+    for base in ("", "tools/headlight"):
+        options(base=base)
+        before = f"/{base}" if base else ""
+        for end in ("/", "") if base else ("/",):
+            path, new = before + end, f"http://localhost{before}"
+            assert redirected(path, view_params=names) == f"{new}/start"
+            assert redirected(path, "lang=de&unknown=1", names) == f"{new}/start?lang=de&unknown=1"
+            assert redirected(path, "lang=de&text=a+b%26c", names) == f"{new}/predict?lang=de&text=a+b%26c"
+        assert redirected(f"{before}/index.js", view_params=names) is None
 
 
 @pytest.mark.parametrize(

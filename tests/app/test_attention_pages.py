@@ -311,10 +311,10 @@ def test_export_has_the_selected_token(files: dict[str, Callable[[], bytes]], op
     """The picture has the curves of that token alone, the page opens with it, and the script repeats both."""
     opened("attention", head="1.2", tokens="q3")
     drawn, page = files["attention-L1-H2.svg"](), files["attention.html"]().decode()
-    assert b"all edges of the selected tokens: " in drawn
+    assert b"edges of the selected tokens above 1/200 of the strongest: " in drawn
     assert "side='query', positions=(3,)" in files["attention-L1-H2.py"]().decode() and page
     opened("compare", masked="1", head="1.2", tokens="k4")
-    assert b"all edges of the selected tokens: " in files["change-L1-H2.svg"]()
+    assert b"edges of the selected tokens above 1/200 of the strongest: " in files["change-L1-H2.svg"]()
 
 
 def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:
@@ -638,3 +638,17 @@ def test_models_of_other_shapes_are_not_compared(
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
     at(app, "compare").run()
     assert not app.exception and "2 layers of 4 heads before and 1 of 4 after" in words(app)
+
+
+def test_one_pair_of_tokens_colours_all_heads(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Each cell is the attention weight of its head, on one scale that ends at 1; the list begins with the largest."""
+    app = opened("attention", edge="2.5")
+    weights = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"], PAIR["pair"])).attention[..., 2, 5]
+    assert sent.grid["size"] is None and sent.grid["legend"] == ["0", "1.0"]
+    assert np.allclose(sent.grid["shares"], weights, atol=1e-4)
+    assert app.dataframe[0].value["head"][0] == "L{} H{}".format(*np.unravel_index(weights.argmax(), weights.shape))
+    assert not opened("attention", edge="2.99").error  # a position that the text does not have
+    app = opened("attention")
+    assert sent.grid["size"] is not None and "Heads with the most attention" not in words(app)

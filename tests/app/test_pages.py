@@ -406,6 +406,8 @@ def test_a_published_classifier_shows_its_classes_alone(
         assert "nothing to predict yet" not in words(app) and target_of(app)[0].startswith("class:")
         if page == "predict":
             assert "Which class is it?" in words(app)
+        if page == "start":
+            assert "This model predicts no masked words" in words(app)
 
 
 def test_a_number_is_not_shown_as_a_class(

@@ -198,7 +198,7 @@ def test_nothing_is_known_outside_the_run_of_a_script(caplog: pytest.LogCaptureF
     """A thread that runs no script has no session, and asking for one logs no warning."""
     assert not is_in_script_run() and session_id() is None and count_script_runs() == 0
     assert not streamlit_compat.is_history_navigation()
-    assert streamlit_compat.requested_page_path() == streamlit_compat.requested_query() == ""
+    assert streamlit_compat.requested_query() == ""
     assert not caplog.messages
 
 
@@ -210,14 +210,13 @@ def _record_run() -> None:
     streamlit.session_state.record = {
         name: getattr(streamlit_compat, name)()
         for name in (
-            "is_in_script_run", "session_id", "count_script_runs", "is_history_navigation", "requested_page_path",
-            "requested_query",
+            "is_in_script_run", "session_id", "count_script_runs", "is_history_navigation", "requested_query",
         )
     }  # fmt: skip
 
 
 def test_a_run_knows_its_session_and_how_it_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its session, its thread, whether Back or Forward started it, and the page and query of the address."""
+    """Its session, its thread, whether Back or Forward started it, and the query of the address."""
     run_script = ScriptRunner._run_script
 
     def go_back(runner: ScriptRunner, data: RerunData) -> None:
@@ -229,11 +228,7 @@ def test_a_run_knows_its_session_and_how_it_was_requested(monkeypatch: pytest.Mo
     assert record.pop("session_id") and record.pop("is_in_script_run") and not record["is_history_navigation"]
     monkeypatch.setattr(ScriptRunner, "_run_script", go_back)
     record = app.run().session_state.record
-    assert (record["is_history_navigation"], record["requested_page_path"], record["requested_query"]) == (
-        True,
-        "attention",
-        "embed=1&text=a",
-    )
+    assert record["is_history_navigation"] and record["requested_query"] == "embed=1&text=a"
     assert record["count_script_runs"] == 1
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bert_core.loading import LoadedModel
-from viz_app.pages.compare.swaps import SWAPS
-from viz_app.shell.swaps import swap_word
+from viz_app.shell.swaps import SWAPS, swap_word
 
 
 @pytest.mark.parametrize(

@@ -18,40 +18,43 @@ def heading(page: Page, says: str) -> None:
 
 
 @pytest.mark.smoke
-def test_back_leads_to_the_start_and_stays_there(app: str, page: Page) -> None:
-    """One click tries it, one press of Back is at the start again, one of Forward at what was tried."""
+def test_the_bare_address_is_home_and_back_leads_there(app: str, page: Page) -> None:
+    """The server redirects it; a page is one press of Back from Home, and one of Forward from there."""
     page.goto(f"{app}/")
     heading(page, ASKS)
-    assert page.url == f"{app}/"
-    length = page.evaluate("history.length")
-    page.get_by_role("button", name="Try it").click()
+    page.wait_for_function("location.pathname === '/start' && location.search !== ''")
+    settled(page)
+    home, length = page.url, page.evaluate("history.length")
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Predictions", exact=True).click()
     heading(page, PREDICTS)
     page.wait_for_function("location.pathname === '/predict' && location.search !== ''")
-    tried = page.url
+    settled(page)
+    predictions = page.url
     for _ in range(2):
         page.go_back()
         heading(page, ASKS)
-        assert page.url == f"{app}/"
+        assert page.url == home
         page.go_forward()
         heading(page, PREDICTS)
-        assert page.url == tried
+        assert page.url == predictions
     assert page.evaluate("history.length") == length + 1
 
 
 def test_a_view_that_had_no_path_is_opened_and_gone_back_to(app: str, page: Page) -> None:
-    """Of a link without a page, Predict keeps the address; from Start, which has one then, Back leads to it."""
+    """A link without a page opens Predictions; Home keeps its text, also when loaded anew, and Back leads back."""
     opened(page, app, text="The cat sat.")
     heading(page, PREDICTS)
-    assert page.url == f"{app}/?text=The+cat+sat."
+    assert page.url == f"{app}/predict?text=The+cat+sat."
     page.get_by_test_id("stSidebarNav").get_by_role("link", name="Home", exact=True).click()
     heading(page, ASKS)
-    assert page.url == f"{app}/start"
+    page.wait_for_url(f"{app}/start?text=The+cat+sat.")
     page.reload()
     heading(page, ASKS)
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value("The cat sat.")
     page.go_back()
     heading(page, PREDICTS)
     expect(page.get_by_label("Sentence", exact=True)).to_have_value("The cat sat.")
-    assert page.url == f"{app}/?text=The+cat+sat."
+    assert page.url == f"{app}/predict?text=The+cat+sat."
 
 
 def test_in_german_too_each_page_is_one_press_of_back(app: str, page: Page) -> None:

@@ -86,11 +86,11 @@ test("A path without the parameters that it had gets them back once nothing more
   });
   const app = { dataset: { testScriptState: "running" } };
   globalThis.document = { querySelector: (asked) => (asked.includes("stApp") ? app : null) };
-  const reached = (names_view, path, then) => {
+  const reached = (path, then) => {
     delete globalThis.headlightSteps;
     globalThis.headlightRun = () => {};
     globalThis.window = windowAt("/inside?text=a");
-    address({ data: { steps: ["text"], names_view }, setTriggerValue: () => {} });
+    address({ data: { steps: ["text"] }, setTriggerValue: () => {} });
     app.dataset.testScriptState = "running";
     globalThis.window.history.pushState(null, "", path);
     context.mock.timers.tick(3000);
@@ -99,9 +99,8 @@ test("A path without the parameters that it had gets them back once nothing more
     context.mock.timers.tick(3000);
     return globalThis.window.entries.map((entry) => entry.replace("http://localhost", ""));
   };
-  assert.deepEqual(reached(true, "/learn"), ["/inside?text=a", "/learn?text=a"]);
-  assert.deepEqual(reached(true, "/learn", "/learn?text=b"), ["/inside?text=a", "/learn?text=b"]);
-  assert.deepEqual(reached(false, "/start"), ["/inside?text=a", "/start"]);
+  assert.deepEqual(reached("/learn"), ["/inside?text=a", "/learn?text=a"]);
+  assert.deepEqual(reached("/learn", "/learn?text=b"), ["/inside?text=a", "/learn?text=b"]);
 });
 
 test("A page has one entry, whether its path or its parameters are said first", (context) => {
@@ -116,7 +115,7 @@ test("A page has one entry, whether its path or its parameters are said first", 
     delete globalThis.headlightSteps;
     globalThis.headlightRun = () => {};
     globalThis.window = windowAt(start);
-    address({ data: { steps: ["text"], names_view: true }, setTriggerValue: () => {} });
+    address({ data: { steps: ["text"] }, setTriggerValue: () => {} });
     return globalThis.window;
   };
   const usual = opened();

@@ -67,9 +67,10 @@ def find_heads(
         model_target = shared.suggested_target(loaded, run, original)
     all_heads = bert_core.find_heads(run, *positions)
     query_label, key_label = (f"{encoding.labels[position]} ({position})" for position in positions)
-    shown = min(top, len(all_heads))
-    lines = [f"attention from {query_label} to {key_label}: {shown} of {len(all_heads)} heads, largest weight first"]
-    heads = all_heads[:shown] if out is None else all_heads
+    head_count = len(all_heads)
+    row_count = min(top, head_count)
+    lines = [f"attention from {query_label} to {key_label}: {row_count} of {head_count} heads, largest weight first"]
+    heads = all_heads[:row_count] if out is None else all_heads
     columns: dict[str, list[Any]] = {name: [getattr(head, name) for head in heads] for name in PairHead._fields}
     if model_target is not None:
         sweep = bert_core.ablate_heads(loaded, encoding, target=model_target, report=shared.ProgressPrinter())
@@ -87,7 +88,7 @@ def find_heads(
     if out is not None:
         write_csv(list(columns), zip(*columns.values(), strict=True), out)
     typer.echo("\n".join(lines))
-    _print_heads({name: values[:shown] for name, values in columns.items()})
+    _print_heads({name: values[:row_count] for name, values in columns.items()})
 
 
 def _target_line(loaded: LoadedModel, sweep: HeadSweep) -> str:
@@ -106,8 +107,8 @@ def _corpus_line(corpus: Index, query: str, key: str, counts: Sequence[PairCount
     if stored is None:
         layers = ", ".join(map(str, corpus.layers))
         return f"{corpus.folder} holds none of these heads: it has those of layers {layers}"
-    together = f"occurrences of {query} in sentences with {key}: {stored.pairs:,}"
-    return f"{corpus.folder}: {together}; typed tokens: {stored.tokens:,}"
+    occurrences = f"occurrences of {query} in sentences with {key}: {stored.pairs:,}"
+    return f"{corpus.folder}: {occurrences}; typed tokens: {stored.tokens:,}"
 
 
 def _print_heads(columns: Mapping[str, Sequence[Any]]) -> None:

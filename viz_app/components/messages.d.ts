@@ -91,6 +91,7 @@ export interface EverywhereSaid {
  */
 export interface ViewHeader extends FixedHeader {
   fills?: boolean; // whether it is as high as its place
+  compact?: boolean; // whether it has the curves alone
   packed?: boolean; // whether what follows is deflated
   layer: number;
   mode: Mode;
@@ -182,7 +183,6 @@ export interface StripMessage {
 
 export interface AddressMessage {
   steps: string[];
-  names_view: boolean;
 }
 
 // ------------------------------------------------------------------------------------------------ an export's page

@@ -28,5 +28,4 @@ NAMES = (
     "glossary",
 )
 PAGES: tuple[Page, ...] = tuple(import_module(f"viz_app.pages.{name}").PAGE for name in NAMES)
-START = PAGES[0]  # what an address opens that names no page and no view
-UNNAMED = PAGES[1]  # what an address opens that names a view and no page
+BY_PATH = {page.path: page for page in PAGES}

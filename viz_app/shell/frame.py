@@ -17,9 +17,21 @@ from viz_app.components.address import keep_history
 from viz_app.components.announcer import announce
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.style import Look, current_look, use_look
-from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, selection, target
+from viz_app.shell import (
+    address,
+    change,
+    classroom,
+    edits,
+    examples,
+    head_search,
+    heads,
+    lesson,
+    models,
+    selection,
+    target,
+)
 from viz_app.shell.downloads import page_export
-from viz_app.shell.edits import NO_EDITS, with_edits
+from viz_app.shell.edits import with_edits
 from viz_app.shell.error_boundary import error_boundary
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
@@ -29,9 +41,9 @@ from viz_app.shell.notices import show_link_notices, show_text_notices, show_unk
 from viz_app.shell.params import Page, Param, merge_params, select, toggle
 from viz_app.shell.selection import (
     EXAMPLES,
-    NO_TOKENS,
     SELECTION,
     Selection,
+    forget_positions,
     mask_again,
     open_example_text,
     toggle_mask,
@@ -56,7 +68,7 @@ FRAME_PARAMS = (lecture, language_tag)  # settings, which are not part of a view
 @cache
 def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param[Any]]:
     """Return all parameters of addresses by name: those that all pages share, and those of each page."""
-    modules = (selection, models, target, heads, edits, change, lesson, classroom)
+    modules = (selection, models, target, heads, head_search, edits, change, lesson, classroom)
     return merge_params([*(module.PARAMS for module in modules), FRAME_PARAMS, *(page.params for page in pages)])
 
 
@@ -68,7 +80,7 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     state = st.session_state
     state.setdefault(SELECTION, None)
     with st.container(key="history"):
-        keep_history(address.history_params(), names_view=page is not pages[0])
+        keep_history(address.history_params())
     with page_place("settings"):
         _settings(models=page.models)
     with page_place("notices"):
@@ -248,8 +260,8 @@ def _receive_pair() -> None:
     if previous is not None and state.masked:
         words = [word for word in state.masked if word < previous.original.word_count]
         state[MASKED_TEXTS] = [previous.original.word_text(word) for word in words]
-    state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
-    state.update(NO_EDITS)
+    state.masked, state.contrast = (), ""
+    forget_positions()
     kind = state.target.partition(":")[0]
     has_position = kind in TARGET_KINDS and "position" in TARGET_KINDS[kind].needs
     if (kind.isdigit() and not state.get(OWN_TARGET)) or has_position:

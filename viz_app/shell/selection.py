@@ -151,8 +151,12 @@ def open_example_text(example: Example) -> None:
     state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
     state.target, state.contrast = example.target, example.contrast
-    state.tokens = NO_TOKENS
-    state.update(NO_EDITS)
+    forget_positions()
+
+
+def forget_positions() -> None:
+    """Reset what refers to positions of the previous text: the selected tokens, and edits of the model."""
+    st.session_state.update(NO_EDITS, tokens=NO_TOKENS, edge=None)
 
 
 def is_current_example(example: Example) -> bool:

@@ -81,10 +81,10 @@ class PageTexts:
 
     def _value(self, key: str) -> Any:
         english: Any = self.values
-        other: Any = {} if self._language == ENGLISH else _read(self._language, self.path)
+        translation: Any = {} if self._language == ENGLISH else _read(self._language, self.path)
         for part in key.split("."):
-            english, other = english[part], other.get(part, {})
-        return _merged(english, other)
+            english, translation = english[part], translation.get(part, {})
+        return _merged(english, translation)
 
 
 @cache
@@ -129,10 +129,10 @@ class TranslatedRefusal(Refused):
 
 def keys(values: Mapping[str, Any], start: str = "") -> set[str]:
     """Return the keys of all texts of a file."""
-    found = set()
+    names = set[str]()
     for name, value in values.items():
-        found |= keys(value, f"{start}{name}.") if isinstance(value, Mapping) else {start + name}
-    return found
+        names |= keys(value, f"{start}{name}.") if isinstance(value, Mapping) else {start + name}
+    return names
 
 
 @cache
@@ -142,8 +142,8 @@ def _read(tag: str, path: str) -> Mapping[str, Any]:
     return tomllib.loads(file.read_text("utf-8")) if tag == ENGLISH or file.is_file() else {}
 
 
-def _merged(english: Any, other: Any) -> Any:
+def _merged(english: Any, translation: Any) -> Any:
     """Return a text, or all texts of a table, with the English ones where the other language has none."""
     if isinstance(english, Mapping):
-        return {name: _merged(value, other.get(name, {})) for name, value in english.items()}
-    return other or english
+        return {name: _merged(value, translation.get(name, {})) for name, value in english.items()}
+    return translation or english

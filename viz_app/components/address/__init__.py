@@ -12,11 +12,10 @@ from viz_app.components.joining import joined
 _view = component("headlight.address", js=joined(Path(__file__).parent / "address.js"))
 
 
-def keep_history(steps: Sequence[str], *, names_view: bool) -> None:
+def keep_history(steps: Sequence[str]) -> None:
     """Let the browser's history have an entry for each page and each change of a step, and for nothing else.
 
     When a connection that was lost is back, the page runs again: it may be at another server now.
-    steps: parameters of the address whose change is a step. names_view: whether the address of this page says what is
-    seen on it, as it does of all pages but one.
+    steps: parameters of the address whose change is a step.
     """
-    _view(key="address", data={"steps": list(steps), "names_view": names_view}, height=0, on_again_change=lambda: None)
+    _view(key="address", data={"steps": list(steps)}, height=0, on_again_change=lambda: None)

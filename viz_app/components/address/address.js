@@ -7,7 +7,7 @@
 // On window: this module may be loaded more than once, its wrapper must not be.
 /** @typedef {{ url: string, state: unknown, added: boolean }} Early the entry before, and whether one was added */
 /**
- * @typedef {{ headlightSteps?: string[], headlightNames?: boolean, headlightRun?: () => void,
+ * @typedef {{ headlightSteps?: string[], headlightRun?: () => void,
  *   headlightOpened?: string }} Shared
  */
 const shared = /** @type {Shared} */ (globalThis);
@@ -20,7 +20,6 @@ export default function address({ data, setTriggerValue }) {
   shared.headlightRun = () => setTriggerValue("again", true);
   if (!shared.headlightSteps) keepEntries();
   shared.headlightSteps = data.steps;
-  shared.headlightNames = data.names_view;
 }
 
 function keepEntries() {
@@ -74,7 +73,7 @@ function sayAgain(search) {
     still = app?.dataset.testScriptState === "notRunning" ? still + 1 : 0;
     if (still < STILL) return;
     clearInterval(timer);
-    if (shared.headlightNames) window.history.replaceState(window.history.state, "", path + search);
+    window.history.replaceState(window.history.state, "", path + search);
   }, 100);
 }
 

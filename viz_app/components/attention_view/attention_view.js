@@ -131,6 +131,7 @@ function build(view, sameText) {
   const { header, root, slider } = view;
   root.classList.toggle("lecture", header.lecture);
   root.classList.toggle("fills", Boolean(header.fills));
+  root.classList.toggle("compact", Boolean(header.compact));
   view.tip.classList.toggle("lecture", header.lecture);
   view.dark = isDark(root);
   view.colours = shades(header.colours[view.dark ? 1 : 0]);
@@ -210,6 +211,7 @@ function refresh(view) {
   view.keep.hidden = header.mode !== "curves";
   view.crown.hidden = !isNeuron(view);
   view.canvas.classList.toggle("cells", isNeuron(view));
+  view.canvas.classList.toggle("off", Boolean(header.compact) && header.off.includes(choice.heads[0]));
   const share = Math.round(choice.kept * 100);
   view.slider.value = String(share);
   view.keepName.textContent = `strongest ${share} % of each row`;

@@ -58,6 +58,7 @@ def attention_view(
     unit: str = "attention",
     preload: AllMaps | None = None,
     grid: str | None = None,
+    is_compact: bool = False,
     key: str,
     on_change: Callable[[ViewChoice], None] | None = None,
 ) -> None:
@@ -74,6 +75,7 @@ def attention_view(
     notes: sentences that the view says of its rows.
     preload: the heads of all layers, to show those that are chosen before the server answers; only where `notes` and
         `limit` are the same for all. grid: the key of the grid whose clicks choose a head of this view.
+    is_compact: whether it has the curves alone, without the choice of heads and the table of numbers.
     on_change: called with what was chosen in the view, before the run that this starts.
     Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
     """
@@ -142,7 +144,8 @@ def attention_view(
     arrays_sent = b"".join(parts)
     packed = len(arrays_sent) > PACKED_FROM
     header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit) | {
-        "fills": look.lecture,
+        "fills": look.lecture and not is_compact,
+        "compact": is_compact,
         "packed": packed,
         "layer": choice.layer,
         "mode": mode,
@@ -172,7 +175,7 @@ def attention_view(
     _view(
         key=key,
         data=_packed(header, (deflated(arrays_sent) if packed else arrays_sent) + all_maps),
-        height="stretch" if look.lecture else "content",
+        height="stretch" if look.lecture and not is_compact else "content",
         on_said_change=receive,
     )
 

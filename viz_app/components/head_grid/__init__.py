@@ -86,7 +86,7 @@ def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict
         legend = None if limit is None else _legend(limit, signed, cut=True)
         return {"shares": None, "numbers": None, "digits": None, "legend": legend}
     exists = np.isfinite(values)
-    limit = float(np.abs(values[exists]).max(initial=0)) or 1.0
+    limit = limit or float(np.abs(values[exists]).max(initial=0)) or 1.0
     shares = (values / limit + 1) / 2 if signed else (values / limit).clip(0, 1)
     return {
         "shares": _cells(shares, exists, lambda share: round(float(share), 4), None),

@@ -40,8 +40,9 @@ def head_grid(
 
     thumbnails: uint8 (layer, head, rows, columns), as `figures.thumbnails` makes them; painted into the cells.
     values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
-    signed: the bytes or values have their zero in the middle. limit: the value where the colours of all thumbnails
-        end, for a legend; None where each has its own. unit: what a value is and in what, written beside the legend.
+    signed: the bytes or values have their zero in the middle. limit: the value where the colours end; None
+        where each thumbnail has its own, and for values the largest. unit: what a value is and in what, written beside
+        the legend.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off.
     existing: (layer, head), False for a head that does not exist (pruned), where no values say so.

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import streamlit as st
 
 from bert_core.analysis.patterns import RoleFigures, role_figures, sort_heads, sort_layers
 from bert_core.analysis.roles import Role, describe_roles, role_ranks, role_scores, roles_of_heads
 from bert_core.edits import AttentionKnockout
-from viz_app.components.attention_view import Vectors
+from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
@@ -45,6 +45,7 @@ from viz_app.pages.attention.selected_maps import (
 )
 from viz_app.shell import corpus, downloads, frame
 from viz_app.shell.address import publish
+from viz_app.shell.head_search import Edge, current_edge, draw_list, edge, edge_weights, select_edge, take_tokens
 from viz_app.shell.heads import choose_head, choose_view, open_head
 from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
@@ -161,6 +162,8 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
             draw_knockouts(selection, maps.choice)
         with right:
             _draw_large_view(maps, cast(Mode, page_view))
+    if edge.value is not None:
+        draw_list(selection, _edge(maps), corpus.find_index(selection.plain))
     publish()
 
 
@@ -176,18 +179,41 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
     sorts = figures._asdict() | {"role": role_ranks(roles)}
     substitute = maps.selection.encoding.special_tokens.substitute_in
     titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
-    small = maps.thumbnails(size)
+    if edge.value is not None:
+        select_edge(maps.selection, _edge(maps))
+        weights = edge_weights(maps.selection, _edge(maps))
+        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"]}
+    else:
+        small = maps.thumbnails(size)
+        colours = {"thumbnails": small.images, "limit": small.limit or None, "unit": UNITS[maps.quantity]}
+        colours["signed"] = maps.is_signed
     head_grid(
-        layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, signed=maps.is_signed,
-        thumbnails=small.images, limit=small.limit or None, unit=UNITS[maps.quantity], mode="select",
+        layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, mode="select",
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
         titles=[[substitute(title) for title in row] for row in titles],
         order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
         rows=None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist(),
+        **colours,
     )  # fmt: skip
     sort_notes = {"number": "", "role": TEXTS["sort_notes.role"]}
-    note = TEXTS["grid"] + sort_notes.get(head_sort.value, TEXTS["sort_notes.figure"])
+    note = TEXTS["grid" if edge.value is None else "grid_edge"]
+    note += sort_notes.get(head_sort.value, TEXTS["sort_notes.figure"])
     write_note(note + ("" if layer_sort.value == "number" else TEXTS["sort_notes.layers"]))
+    if edge.value is None:
+        label, icon, pair = TEXTS["find_pair"], ":material/search:", _edge(maps)
+    else:
+        label, icon, pair = TEXTS["show_maps"], ":material/grid_view:", None
+    st.button(label, icon=icon, key="find_pair", on_click=edge.set, args=(pair,), help=TEXTS["find_pair_help"])
+
+
+def _edge(maps: SelectedMaps) -> Edge:
+    return current_edge(maps.selection, (maps.choice.layer, maps.choice.heads[0]))
+
+
+def _take_view(choice: ViewChoice) -> None:
+    """Select what was clicked in the large view; two tokens, one in each column, colour the heads. A callback."""
+    take_tokens(choice, None)
+    choose_view(choice)
 
 
 def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
@@ -210,7 +236,7 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
         unit=UNITS[maps.quantity], limit=maps.limit if mode == "curves" else None, preload=maps.all_heads(),
-        grid="grid", key="large", on_change=choose_view,
+        grid="grid", key="large", on_change=_take_view,
     )  # fmt: skip
 
 

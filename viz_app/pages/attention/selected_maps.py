@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.heads import most_relevant_head
 from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.analysis.sinks import SinkContribution, sink_contribution
 from bert_core.loading import LoadedModel
@@ -24,9 +23,9 @@ from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import Thumbnails, pale_thumbnails
 from viz_app.maps import UNITS, UNSIGNED, Combination, MapView, curve_limit
 from viz_app.pages.attention import TEXTS, combine, combined_heads, hide, part, rescale, show, view, weights, words
+from viz_app.shell.head_search import opening_head
 from viz_app.shell.heads import view_choice
 from viz_app.shell.markdown import quoted, with_help
-from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.work import cached, wait_for, work
@@ -39,7 +38,6 @@ RESULTS = {
     ("query", False): "**{head}**: from {query}, the largest {quantity} goes to {key}: {value}.",
     ("key", False): "**{head}**: to {key}, the largest {quantity} comes from {query}: {value}.",
 }
-MAX_RANKED_TOKENS = 64  # of a text for which the head that opens is chosen by its effect, which needs gradients
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class SelectedMaps:
     @property
     def choice(self) -> ViewChoice:
         """The layer, heads and tokens of the large view; the head that stands out if none was selected."""
-        return view_choice(partial(_first_head, self))
+        return view_choice(partial(opening_head, self.selection))
 
     @property
     def limit(self) -> float:
@@ -204,21 +202,6 @@ def largest_sink(maps: SelectedMaps) -> tuple[str, SinkContribution] | None:
     ]
     largest = max(sinks, key=lambda sink: sink[1].heads)
     return largest if largest[1].heads else None
-
-
-@cached
-def _first_head(maps: SelectedMaps) -> Head | None:
-    """Return the head with the largest product of attention from the masked words to another word and effect.
-
-    Without a masked word, all words count as queries. None for a text without two words.
-    """
-    selection, encoding = maps.selection, maps.selection.encoding
-    is_word = ~np.array(encoding.special)
-    queries = encoding.mask_positions or tuple(np.flatnonzero(is_word))
-    effects = None
-    if selection.target is not None and len(encoding) <= MAX_RANKED_TOKENS:
-        effects = selection.run(gradients=True).gate_gradient
-    return most_relevant_head(maps.run.attention, queries, is_word, effects)
 
 
 @cached

@@ -9,14 +9,14 @@ import streamlit as st
 from bert_core.analysis.causes import mask_same_words
 from bert_core.loading import LoadedModel
 from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text
-from viz_app.pages.compare.swaps import SWAPS, guessed_text
+from viz_app.pages.compare.swaps import guessed_text
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import models_on_offer, shown_name
 from viz_app.shell.models import loaded_model
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.selection import Selection
-from viz_app.shell.swaps import swap_word
+from viz_app.shell.swaps import SWAPS, swap_word
 
 PREFILLED = "_prefilled_other"  # session key: the other text that the page filled in last
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from viz_app.pages.compare import TEXTS
 from viz_app.shell.selection import Selection, longest_word
 from viz_app.shell.swaps import replace_word, unmasked_words
-
-SWAPS: dict[str, str] = {}  # words by their counterpart of another gender or number
-for _first, _second in (pair.split() for pair in TEXTS["swaps"].split(",")):
-    SWAPS.setdefault(_first, _second)
-    SWAPS.setdefault(_second, _first)
 
 
 def guessed_text(current: Selection) -> str | None:

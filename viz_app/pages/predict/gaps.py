@@ -11,7 +11,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import MaskPrediction, Target
 from bert_core.refused import Refused
 from viz_app.shell.markdown import error_sentence, with_help
-from viz_app.shell.selection import NO_TOKENS, Selection
+from viz_app.shell.selection import Selection, forget_positions
 from viz_app.shell.target import set_target
 from viz_app.shell.view import write_note
 from viz_app.shell.work import cached_per_model
@@ -22,7 +22,8 @@ UNSURE = 0.2  # probability of a first guess below which it is called unsure
 def swap_sentences() -> None:
     """Exchange the two sentences."""
     state = st.session_state
-    state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
+    state.text, state.pair, state.masked = state.pair, state.text, ()
+    forget_positions()
 
 
 def explain_clicked_word(selection: Selection, position: int, pieces: Sequence[int], key: str) -> None:

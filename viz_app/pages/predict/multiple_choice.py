@@ -17,9 +17,8 @@ from viz_app.figures.style import two_digits
 from viz_app.pages.predict import TEXTS, choices
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button
-from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
-from viz_app.shell.selection import NO_TOKENS, Selection
+from viz_app.shell.selection import Selection, forget_positions
 from viz_app.shell.target import OWN_TARGET
 from viz_app.shell.view import View, chart, write_note
 from viz_app.shell.work import Work, confirm, estimate_seconds, work
@@ -117,16 +116,16 @@ def _explain(choice: str) -> None:
     """Make a choice the second text and the target."""
     state = st.session_state
     if state.pair.strip() != choice:
-        state.pair, state.masked, state.tokens = choice, (), NO_TOKENS
-        state.update(NO_EDITS)
+        state.pair, state.masked = choice, ()
+        forget_positions()
     state.target, state.contrast, state[OWN_TARGET] = "choice", "", True
 
 
 def _take_example() -> None:
     state = st.session_state
     choices.set(EXAMPLE)
-    state.text, state.pair, state.masked, state.tokens = QUESTION, "", (), NO_TOKENS
-    state.update(NO_EDITS)
+    state.text, state.pair, state.masked = QUESTION, "", ()
+    forget_positions()
 
 
 def _shorten(choice: str) -> str:

@@ -14,7 +14,7 @@ from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
 from viz_app.shell.markdown import escape_markdown
-from viz_app.shell.selection import NO_TOKENS
+from viz_app.shell.selection import forget_positions
 from viz_app.shell.view import View, chart
 
 MAX_ANSWERS = 5  # in the table
@@ -35,7 +35,8 @@ def draw_spans(page: View, run: ModelRun) -> None:
 def _take_example() -> None:
     state = st.session_state
     state.text, state.pair = EXAMPLE
-    state.masked, state.tokens = (), NO_TOKENS
+    state.masked = ()
+    forget_positions()
 
 
 def _draw_answer(page: View, prediction: SpanPrediction) -> None:

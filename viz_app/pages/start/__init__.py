@@ -1,13 +1,28 @@
-"""The page Start: what this is, and where to begin."""
+"""The page Home: a sentence, its prediction, one head, all heads, and the ways to everything else."""
 
-from viz_app.shell.params import Page
+import json
+import re
+
+from bert_core.loading import ASSETS
+from viz_app.shell.examples import Example
+from viz_app.shell.params import Page, Param
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("start")
-PAGE = Page(
-    TEXTS,
-    ":material/flashlight_on:",
-    group="",
-    text=False,
-    models=False,
-)
+
+
+def _read_examples() -> dict[str, Example]:
+    """Return the sentences that `tools/home_sentences.py` chose, by the masked word and the one that replaces it."""
+    entries = json.loads((ASSETS / "headlight-mini" / "home.json").read_text(encoding="utf-8"))
+    examples = {}
+    for entry in entries:
+        word = re.findall(r"\w+|[^\w\s]", entry["text"])[entry["masked"][0]]
+        label = f"{word} / {entry['other']}" if entry["other"] else word
+        examples[label] = Example(entry["text"], masked=tuple(entry["masked"]))
+    return examples
+
+
+EXAMPLES = _read_examples()
+search: Param[str] = Param("find", "", widget="text_input")  # not part of an address
+
+PAGE = Page(TEXTS, ":material/flashlight_on:", group="", example=next(iter(EXAMPLES.values())), switches=True)

@@ -140,7 +140,7 @@ def test_the_lessons_of_a_folder_stand_on_the_page_and_are_read_again(folder: Pa
     assert "From your teacher" in [heading.value for heading in app.subheader]
     next(button for button in app.button if button.key == "begin_mine").click()
     settled(app.run())
-    assert app.session_state.lesson == "mine" and "Which one word, if it were hidden too" in words(app)
+    assert app.session_state.lesson == "mine" and "Which word, if it were masked too" in words(app)
     changed(folder, ('title = "The missing word"', 'title = "<b>Another</b> [x](http://y)"'))
     app = settled(visited("learn"))
     assert "Another" in words(app) and not app.warning

@@ -48,7 +48,10 @@ from viz_app.cli.shared import note
 logger = logging.getLogger(__name__)
 logger.propagate = False  # bugs go to the log of the command, not to the terminal
 app = typer.Typer(
-    help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    help="Inspect, explain, prune and train BERT models.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 COMMANDS = (
     predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, patch.patch,
@@ -95,11 +98,9 @@ def _restart_with_malloc_settings() -> None:
 
 @app.callback()
 def _common_options(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where a bug happened, with the whole traceback.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a bug.")] = False,
 ) -> None:
-    """See what a BERT looks at."""
+    """Inspect, explain, prune and train BERT models."""
     if debug:
         logging.getLogger().addHandler(logging.StreamHandler())
 

@@ -64,7 +64,7 @@ def test_every_token_has_the_role_that_it_is_said_to_have(script: ModuleType, mi
         roles = script.roles_of(encoding, item)
         words = {role: " ".join(encoding.tokens[place] for place in places) for role, places in roles.items()}
         assert (words["subject"], words["attractor"], words["between"]) == (subject, attractor, between)
-        assert words["gap"] == "[MASK]" and words["rest"].startswith("[CLS] the") and words["rest"].endswith("[SEP]")
+        assert words["mask"] == "[MASK]" and words["rest"].startswith("[CLS] the") and words["rest"].endswith("[SEP]")
         assert sorted(place for places in roles.values() for place in places) == list(range(len(encoding)))
 
 

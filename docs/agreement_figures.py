@@ -336,7 +336,7 @@ def place_table(study: Study, noun: str, what: str) -> str:
         whole, least, most = (float(x) for x in shares(found["whole"], np.ones(study.pairs)))
         roles = [n for n, role in enumerate(ROLES) if structure != "adverb" or role != "attractor"]
         lines += [
-            f"{structure}, {study.pairs} pairs, difference of the sentences {whole:.2f} nats ({least:.2f} to {most:.2f}):\n",
+            f"{structure}, {study.pairs} pairs, difference {whole:.2f} nats ({least:.2f} to {most:.2f}):\n",
             f"| {'depth' if what == 'state' else 'layer'} | " + " | ".join(ROLES[n] for n in roles) + " |",
             "| ---: |" + " ---: |" * len(roles),
             *(

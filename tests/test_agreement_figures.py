@@ -120,6 +120,6 @@ def test_the_study_runs_and_goes_on(script: ModuleType, tiny: LoadedModel, tmp_p
     assert [layer for layer, _ in drawn] == [0, 0, 3] and not set(drawn) & set(heads) and len(set(drawn)) == 3
     tables = [make(study) for make in (script.removal_table, lambda one: script.head_table(one, "attractor"))]
     tables += [script.place_table(study, noun, what) for noun in script.STUDIED for what in ("state", "attention")]
-    assert "| nothing | " in tables[0] and all("nan" not in table for table in tables)
+    assert "| none | " in tables[0] and all("nan" not in table for table in tables)
     again = script.Study(None, tmp_path, [], pairs=4, tested=2, draws=2)
     assert script.head_table(again, "attractor") == tables[1]

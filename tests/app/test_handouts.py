@@ -65,7 +65,7 @@ def test_a_guess_from_looks_has_them_in_the_file() -> None:
 
 def test_a_lesson_that_cannot_be_asked_is_refused(tiny_classifier_folder: Path) -> None:
     """Of a model that cuts the hidden word, in the sentence of the panel; a number with too many answers."""
-    with pytest.raises(Refused, match="hide exactly one short word"):
+    with pytest.raises(Refused, match="mask exactly one short word"):
         handout_of(lesson_of("both_sides"), bert_core.load(tiny_classifier_folder, device="cpu"), "en")
     one = lesson_of("a_robin")
     with pytest.raises(Refused, match=r"are 0 and 5000: a file holds what is said of each answer, 1,000 at most"):

@@ -107,7 +107,7 @@ def test_a_lesson_that_names_the_old_path_of_a_page_opens_the_page(
     [
         ('page = "why"', 'page = "where"', "reveal.page", "the page 'where' is not there: one of start, predict, "),
         ('method = "occlusion"', 'method = "luck"', "reveal.address", "method='luck' is not possible: "),
-        ('masked = "5" }\n# An empty', 'masked = "" }\n# An empty', "predict.check", "hide exactly one short word"),
+        ('masked = "5" }\n# An empty', 'masked = "" }\n# An empty', "predict.check", "mask exactly one short word"),
         ('masked = "5" }\nsays = "Click', 'masked = "5,7" }\nsays = "Click', "do.address", "before anything was done"),
     ],
 )

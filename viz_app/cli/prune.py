@@ -145,14 +145,16 @@ def prune_curve(
     )
     for point in curve_points:
         shared.note(
-            f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} gone, loss {point.loss:.3f}, "
+            f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} removed, loss {point.loss:.3f}, "
             f"MLM {point.mlm:.1%}"
         )
     curve = read_curve(out)
     for order in dict.fromkeys(point.order for point in curve):
         if order.partition(" ")[0] in order_names:
             count = removable_head_count(curve, order)
-            typer.echo(f"{order}: {count:,} of {part_count:,} {part_kind} can go before the loss rises by more than 1%")
+            typer.echo(
+                f"{order}: {count:,} of {part_count:,} {part_kind} can be removed before the loss rises by more than 1%"
+            )
     typer.echo(str(out))
 
 

@@ -76,10 +76,11 @@ def handout_of(content: Lesson, loaded: LoadedModel, tag: str, report: Progress 
             choices[int(key)] = answer.label if isinstance(answer, Option) else context.original.word_text(answer)
     if task.answer == "order":
         choices = dict(enumerate(task.items))
-    description = translate("{model} was asked. Layers and heads count from zero.", tag=tag)
+    description = translate("Results of {model}. Layers and heads are numbered from 0.", tag=tag)
     if not claim_holds:
         description = translate(
-            "{model} was asked, and on it the lesson's claim does not hold. Layers and heads count from zero.", tag=tag
+            "Results of {model}, for which the lesson's claim does not hold. Layers and heads are numbered from 0.",
+            tag=tag,
         )
     handout = Handout(
         language=tag,
@@ -179,7 +180,7 @@ def _guesses(loaded: LoadedModel, encoding: Encoding, tag: str) -> Iterator[Pict
     for prediction in run.predictions:
         pieces = [loaded.tokenizer.token_of(piece) for piece, _ in prediction.top]
         bars = bars_picture(pieces, [share for _, share in prediction.top], unit=unit)
-        alt = translate("The likeliest words at position {position}: {words}", tag=tag)
+        alt = translate("The most probable words at position {position}: {words}", tag=tag)
         words = ", ".join(pieces[:5])
         yield Picture(picture_bytes(bars, "svg"), alt.format(position=prediction.position, words=words))
     if run.nsp is not None and not run.predictions:

@@ -124,7 +124,7 @@ def hidden_word(context: CheckContext) -> int:
     hidden = {original.words[place] for place in positions if encoding.tokens[place] != original.tokens[place]}
     word = next(iter(hidden), None)
     if len(hidden) != 1 or word is None or len(positions) != 1:
-        raise Unsuitable("hide exactly one short word of the sentence on top of the page: click it")
+        raise Unsuitable("mask exactly one short word of the sentence on top of the page: click it")
     require_three_words(context)
     return word
 

@@ -108,10 +108,10 @@ def _lesson_gap(context: CheckContext) -> int:
     if require_word_head(context).is_own:
         raise Unsuitable("this step is about the lesson's own sentence: reset the page")
     if not context.lesson_encoding.mask_positions:
-        raise Unsuitable("the lesson hides no word, so there is no gap to guess")
+        raise Unsuitable("the lesson masks no word, so there is no gap to guess")
     gap = context.lesson_encoding.mask_positions[0]
     if gap not in context.encoding.mask_positions:
-        raise Unsuitable("the gap is filled again: hide its word, or reset the page")
+        raise Unsuitable("the gap is filled again: mask its word, or reset the page")
     return gap
 
 

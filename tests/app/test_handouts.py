@@ -44,7 +44,7 @@ def test_each_answer_is_told_what_the_panel_would_tell_it() -> None:
     assert [bar["mark"] for bar in told[true]["bars"]].count("both") == 1
     for bar in told[wrong]["bars"]:
         assert bar["start"] >= 0 and bar["start"] + bar["length"] <= 1 + 1e-9
-    assert page.count("<img ") == 1 and "headlight-mini was asked" in page and "arxiv.org/abs/1810.04805" in page
+    assert page.count("<img ") == 1 and "Results of headlight-mini" in page and "arxiv.org/abs/1810.04805" in page
     german = handout_of(lesson_of("both_sides", "de"), bundled(), "de")
     assert '<html lang="de">' in german and "Das erwarte ich" in german and "That is what I expect" not in german
     assert outcomes(german)[true]["bars"][0]["mark_label"] == "dein Tipp, wahr"

@@ -525,7 +525,7 @@ def test_a_teachers_code_is_shown_in_a_terminal_alone(
         cli.main(["app"])
     assert "HEADLIGHT_CLASS" not in started[0][1]
     status, _, err = headlight("app", "--class")
-    assert status == 2 and "give it in the environment as HEADLIGHT_CLASS" in err
+    assert status == 2 and "set it in the environment as HEADLIGHT_CLASS" in err
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for _ in range(2):
         with pytest.raises(_Started):
@@ -540,7 +540,7 @@ def test_a_teachers_code_is_shown_in_a_terminal_alone(
     assert started[-1][1]["HEADLIGHT_CLASS"] == "one for all copies" and capsys.readouterr().out == ""
     monkeypatch.setenv("HEADLIGHT_CLASS", "short")
     status, _, err = headlight("app")
-    assert status == 2 and "HEADLIGHT_CLASS has 5 signs: a teacher's code needs 12 or more" in err
+    assert status == 2 and "HEADLIGHT_CLASS has 5 characters: a teacher's code needs 12 or more" in err
 
 
 def test_the_sites_that_may_frame_the_app_reach_it(

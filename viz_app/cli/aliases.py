@@ -27,7 +27,7 @@ def nsp(
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """Whether the second text follows the first."""
+    """Print the probability that the second text follows the first."""
     if not second.strip():
         raise Refused("there is no second text: type at least one word")
     _print_head("next", "it cannot say what follows", shared.load(model, device), first, second, cut=cut)
@@ -40,7 +40,7 @@ def replaced(
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
+    """Print the probability that each token was replaced, by the discriminator of an ELECTRA."""
     loaded, advice = shared.load(model, device), "choose the discriminator of an ELECTRA"
     encoding = _print_head("detector", advice, loaded, text, pair, cut=cut).encoding
     if encoding.mask_positions:
@@ -54,7 +54,7 @@ def tags(
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """The tag of every word, and the spans that they come to: names, parts of speech."""
+    """Print the tag of every word, and the spans of adjacent words of one kind."""
     loaded = shared.load(model, device)
     for number, text in enumerate(texts):
         if number and not as_json:
@@ -76,7 +76,7 @@ def answer(
     as_json: Annotated[bool, option("Print JSON, with the character positions of each answer.", "--json")] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.
+    """Print the most probable answers to a question in a text, and the probability of no answer.
 
     With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV;
     with questions in SQuAD's form, how many it answers rightly: exact match and F1.
@@ -101,7 +101,7 @@ def answer(
     loaded.require_head("reader", FINETUNE_ADVICE)
     if file is None:
         if not (context or "").strip():
-            raise Refused("there is no context: type the text in which the answer stands")
+            raise Refused("there is no context: type the text that contains the answer")
         values = _answer_values if as_json else None
         _print_head("reader", FINETUNE_ADVICE, loaded, question or "", context, top_k=top_k, values=values)
     elif is_squad:
@@ -128,7 +128,7 @@ def choose(
     as_json: Annotated[bool, option("Print JSON, in the given order, with the logits.", "--json")] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first.
+    """Print the probability of each answer option, the most probable first.
 
     With --table, --text and a --choice for each column of answers, what it chooses in each row, as CSV; with --label,
     how often that is right.

@@ -74,7 +74,7 @@ LONG_COMMANDS = {"faithfulness", *(command.__name__.replace("_", "-") for comman
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        "make room, or choose another place; what stood there before is as it was",
+        "make room, or choose another place; the previous file is unchanged",
     ),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "choose another place, or change the rights of this one"),
     errno.EROFS: "choose another place",

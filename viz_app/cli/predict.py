@@ -126,7 +126,7 @@ def head_lines(
 
 
 def _choice_readout(loaded: LoadedModel, question: str, choices: Sequence[str], top_k: int) -> Readout:
-    """Return the probabilities of the choices for a question, the likeliest first."""
+    """Return the probabilities of the choices for a question, the most probable first."""
     import bert_core
     from bert_core.task_heads import Readout
 

@@ -133,5 +133,5 @@ def _summary(head: HeadProfile) -> str:
         f"{kind} {group.name} {group.share:.0%} (chance {group.chance:.0%})"
         for kind, group in head.distinctive_groups[:3]
     )
-    sinks = f"L{head.layer} H{head.head}: at [CLS] or [SEP] from {head.sink_share:.0%}"
+    sinks = f"L{head.layer} H{head.head}: strongest attention to [CLS] or [SEP] for {head.sink_share:.0%}"
     return f"{sinks}; where most active: {groups or 'nothing above chance'}"

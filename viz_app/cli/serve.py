@@ -145,13 +145,14 @@ def _teachers_code() -> str:
 
     if code := os.environ.get(CLASS):
         if len(plain_code(code)) < CODE_LENGTH:
-            raise Refused(f"{CLASS} has {len(plain_code(code))} signs: a teacher's code needs {CODE_LENGTH} or more")
+            raise Refused(
+                f"{CLASS} has {len(plain_code(code))} characters: a teacher's code needs {CODE_LENGTH} or more"
+            )
         return code
     if not sys.stdout.isatty():
         raise Refused(
-            f"--class shows the teacher's code in a terminal, and there is none: choose one of {CODE_LENGTH} signs or "
-            "more, "
-            f"and give it in the environment as {CLASS}"
+            "--class shows the teacher's code in a terminal, and there is none: choose one of at least "
+            f"{CODE_LENGTH} characters, and set it in the environment as {CLASS}"
         )
     code = new_code()
     print(f"\n  Teacher's code: {group_code(code)}   (asked for at /learn?teach=1)\n", flush=True)

@@ -203,7 +203,9 @@ def first_texts(path: Path) -> tuple[str, ...]:
 
     first = next(line_shards(path, size=MAX_REFERENCES), None)
     if first is None or not first.lines:
-        raise Refused(f"{path.name} has no text in its first {MAX_REFERENCES} lines: nothing can stand in for a head")
+        raise Refused(
+            f"{path.name} has no text in its first {MAX_REFERENCES} lines: no output can replace that of a head"
+        )
     return tuple(line.text for line in first.lines)
 
 

@@ -119,7 +119,7 @@ def role_table(table: HeadTable) -> str:
 def relation_table(rows: Sequence[Row], least: int = 150) -> str:
     """Which head finds a relation best, beside the best offset; relations asked at least so often, without `punct`."""
     lines = [
-        "| relation | count | best head | accuracy | direction | fixed offset | its accuracy |",
+        "| relation | words | best head | found | direction | fixed offset | by fixed offset |",
         "| --- | ---: | --- | ---: | --- | ---: | ---: |",
     ]
     for row in sorted(rows, key=lambda row: -int(row["asked"])):

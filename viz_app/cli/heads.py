@@ -120,13 +120,13 @@ def roles(
     if not relations:
         shared.note(f"no relation occurs {min_count:,} times: --least 1 shows all")
         return
-    columns = {"relation": "", "count": "d", "best head": "", "accuracy": ".1%", "direction": "", "fixed offset": "+d"}
+    columns = {"relation": "", "words": "d", "best head": "", "found": ".1%", "direction": "", "fixed offset": "+d"}
     rows = []
     for row in relations:
         head, accuracy = (None, None) if row.layer is None else (f"L{row.layer} H{row.head}", row.accuracy)
         direction = row.direction or None
         rows.append((row.relation, row.asked, head, accuracy, direction, row.offset, row.offset_accuracy))
-    print_table({**columns, "its accuracy": ".1%"}, rows)
+    print_table({**columns, "by fixed offset": ".1%"}, rows)
 
 
 def _print_heads(table: HeadTable) -> None:

@@ -115,7 +115,7 @@ def test_a_lesson_is_walked_in_german(app: str, page: Page) -> None:
     expect(page).to_have_url(re.compile("lang=de"))
     page.keyboard.press("Escape")
     settled(page)
-    expect(panel).to_contain_text("Dieser Schritt ist auf der Seite Rollen.")
+    expect(panel).to_contain_text("Dieser Schritt ist auf der Seite Rollen der Köpfe.")
     pressed(page, "lesson_open")
     panel.get_by_label("Wie viele Prozent?").fill("80")
     panel.get_by_label("Wie viele Prozent?").press("Enter")

@@ -22,7 +22,7 @@ from bert_core.run.inputs import layer_gates
 from bert_core.run.losses import masked_examples
 from bert_core.run.stack import Trace, encoder_layers, run_layers, trace
 
-ROLES = ("subject", "attractor", "between", "gap", "rest")
+ROLES = ("subject", "attractor", "between", "mask", "rest")
 STUDIED = {"attractor": ("phrase", "clause"), "subject": ("adverb", "phrase", "clause")}
 GROUPS = ("no attractor", "same number", "other number")
 PAIRS, TESTED, PARAGRAPHS = 100, 60, 16  # of each construction; frames of each construction; of text
@@ -79,7 +79,7 @@ def roles_of(encoding: Encoding, item: Agreement) -> dict[str, list[int]]:
     between = [place for place in range(subject + 1, gap) if place not in attractor]
     known = {subject, *attractor, *between, gap}
     rest = [place for place in range(len(encoding)) if place not in known]
-    return {"subject": [subject], "attractor": attractor, "between": between, "gap": [gap], "rest": rest}
+    return {"subject": [subject], "attractor": attractor, "between": between, "mask": [gap], "rest": rest}
 
 
 # ---------------------------------------------------------------------------- passes
@@ -164,14 +164,14 @@ def _patched(loaded: LoadedModel, pairs: Sequence[Pair]) -> Found:
             for role, places in roles.items()
         ])  # fmt: skip
         found["attention"].append([
-            attended(number, places) if places and (number < len(layers) - 1 or role == "gap") else nothing
+            attended(number, places) if places and (number < len(layers) - 1 or role == "mask") else nothing
             for role, places in roles.items()
         ])  # fmt: skip
         found["head"].append([
             attended(number, [gap], slice(head * size, (head + 1) * size)) for head in range(count)
         ])  # fmt: skip
     whole = sign * (theirs - base)
-    found["state"].append([whole if role == "gap" else nothing for role in roles])
+    found["state"].append([whole if role == "mask" else nothing for role in roles])
     return {**{name: np.array(rows) for name, rows in found.items()}, "whole": whole}
 
 
@@ -222,7 +222,7 @@ def right_unseen(
     for structure in STUDIED["attractor"]:
         some = [item for item in items if item.structure == structure]
         roles = roles_of(loaded.tokenizer.encode(some[0].text), some[0])
-        arrow = (tuple(roles["gap"]), tuple(roles["attractor"]))
+        arrow = (tuple(roles["mask"]), tuple(roles["attractor"]))
         cuts = (
             [AttentionKnockout(*arrow)]
             if heads is None
@@ -280,7 +280,7 @@ class Study:
         return np.mean([shares(found["head"], found["whole"])[0] for found in each], axis=0)
 
     def sets(self) -> Iterator[tuple[str, list[Head]]]:
-        """What is switched off: nothing, the strongest heads of either noun, and random ones of the same layers."""
+        """What is switched off: nothing, the strongest heads of either noun, and random heads of the same layers."""
         yield "none", []
         for noun, count in REMOVED:
             effects = self.effects("attractor") - self.effects("subject") if noun == RATHER else self.effects(noun)
@@ -290,7 +290,7 @@ class Study:
                 yield f"{noun} {count} random {draw}", others_of(heads, self.loaded.config.num_attention_heads, rng)
 
     def removals(self) -> dict[str, dict[str, Any]]:
-        """What is right with each set of heads off, and the loss of hidden pieces of plain text (few draws)."""
+        """What is right with each set of heads off, and the masked-token loss of plain text (few draws)."""
         path = self.folder / f"removals-{self.pairs}-{self.tested}-{self.draws}.json"
         done = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         items, batches = tested_frames(self.tested), None
@@ -336,7 +336,7 @@ def place_table(study: Study, noun: str, what: str) -> str:
         whole, least, most = (float(x) for x in shares(found["whole"], np.ones(study.pairs)))
         roles = [n for n, role in enumerate(ROLES) if structure != "adverb" or role != "attractor"]
         lines += [
-            f"{structure}, {study.pairs} pairs, whole difference {whole:.2f} nats ({least:.2f} to {most:.2f}):\n",
+            f"{structure}, {study.pairs} pairs, difference {whole:.2f} nats ({least:.2f} to {most:.2f}):\n",
             f"| {'depth' if what == 'state' else 'layer'} | " + " | ".join(ROLES[n] for n in roles) + " |",
             "| ---: |" + " ---: |" * len(roles),
             *(
@@ -376,14 +376,14 @@ def head_table(study: Study, noun: str) -> str:
 
 
 def removal_table(study: Study) -> str:
-    """What is right with heads off, beside as many random ones of the same layers; mean, lowest to highest."""
+    """What is right with heads off, beside as many random heads of the same layers; mean, lowest to highest."""
     done = study.removals()
     items = tested_frames(study.tested)
     asked = [sum(group_of(item) == group for item in items) for group in GROUPS]
     lines = [
-        "| off | "
+        "| heads off | "
         + " | ".join(f"{g} ({n})" for g, n in zip(GROUPS, asked, strict=True))
-        + " | loss of hidden pieces |",
+        + " | masked-token loss |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
 
@@ -396,13 +396,13 @@ def removal_table(study: Study) -> str:
             cells.append(write(float(np.mean(values))) + several if values else "")
         return f"| {name} | {' | '.join(cells)} |"
 
-    lines.append(row("nothing", [done["none"]]))
+    lines.append(row("none", [done["none"]]))
     for noun, count in REMOVED:
         name = f"{noun} {count}"
         which = ", ".join(f"L{layer} H{head}" for layer, head in done[name]["heads"])
         lines.append(row(f"{noun}, the {count} strongest: {which}", [done[name]]))
         random = [one for key, one in done.items() if key.startswith(f"{name} random")]
-        lines.append(row(f"{count} random ones of the same layers, {len(random)} draws", random))
-    lines.append(row("arrows from the gap to the attractor, in all heads", [done["unseen"]]))
-    lines.append(row("these arrows in the 6 strongest for the attractor", [done["unseen 6"]]))
+        lines.append(row(f"{count} random heads of the same layers, {len(random)} draws", random))
+    lines.append(row("attention from the mask to the attractor blocked, in all heads", [done["unseen"]]))
+    lines.append(row("the same in the 6 strongest heads for the attractor", [done["unseen 6"]]))
     return "\n".join(lines)

@@ -10,11 +10,10 @@ from viz_app.pages import PAGES
 DOCUMENT = Path(__file__).parent / "glossary.md"
 OPENING = (
     "# Glossary\n\n"
-    "Every technical word of the app's pages, in one sentence. On the pages such words have a dotted line: point at "
-    "one, tap it, or reach it with the Tab key. The page *Glossary* finds them as you type, and `?term=entropy` leads "
-    "to one. The sentences stand in `viz_app/glossary/terms.toml`; `python docs/make_glossary.py` writes this "
-    "document from it.\n\n"
-    "| Word | What it means here | Page | Source |\n| --- | --- | --- | --- |\n"
+    "Every technical term of the app in one sentence. On the pages such terms have a dotted line: point at one, tap "
+    "it, or reach it with the Tab key. The page *Glossary* has a search, and `?term=entropy` opens a term. "
+    "`python docs/make_glossary.py` writes this document from `viz_app/glossary/terms.toml`.\n\n"
+    "| Term | Meaning | Page | Source |\n| --- | --- | --- | --- |\n"
 )
 
 

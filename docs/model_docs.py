@@ -45,8 +45,8 @@ from tools.bundled_examples import write_examples
 DOCS = Path(__file__).parent
 MODEL = "headlight-mini"
 NAMES = {
-    "previous": "token before", "next": "next token", "self": "itself", "cls": "[CLS]", "sep": "[SEP]",
-    "punctuation": "punctuation", "broad": "everywhere",
+    "previous": "previous token", "next": "next token", "self": "itself", "cls": "[CLS]", "sep": "[SEP]",
+    "punctuation": "punctuation", "broad": "all tokens",
 }  # fmt: skip
 _SECTION = r"<!-- figures: {name} of [^\n]* -->\n.*?<!-- end of figures -->"
 
@@ -78,7 +78,7 @@ def worth_table(table: HeadTable, shown: int = 12) -> str:
     figures = table.figures
     roles = roles_of_heads(figures)
     lines = [
-        "| head | loss without it | ± | importance | confidence | what it does (share) |",
+        "| head | change of the loss | ± | importance | confidence | role (share of attention) |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for layer, head in leading_heads(figures["loss_change"], shown):
@@ -98,14 +98,14 @@ def _does(role: str, score: float, scores: Mapping[str, float]) -> str:
     if role != NO_ROLE:
         return f"{NAMES[role]} ({score:.2f})"
     shares = sorted(((value, name) for name, value in scores.items() if name != "broad"), reverse=True)[:2]
-    return "none alone: " + ", ".join(f"{NAMES[name]} {value:.2f}" for value, name in shares)
+    return "none: " + ", ".join(f"{NAMES[name]} {value:.2f}" for value, name in shares)
 
 
 def role_table(table: HeadTable) -> str:
     """How many heads have each role, and which, the surest first."""
     roles = roles_of_heads(table.figures)
     by_role = heads_by_role(roles)
-    lines = ["| role | heads | which, the surest first |", "| --- | ---: | --- |"]
+    lines = ["| role | heads | which, by share of attention |", "| --- | ---: | --- |"]
     for role in (*THRESHOLDS, NO_ROLE):
         heads = by_role.get(role, [])
         shares = {head: role_of.score for head in heads if (role_of := roles[head[0]][head[1]]) is not None}
@@ -119,7 +119,7 @@ def role_table(table: HeadTable) -> str:
 def relation_table(rows: Sequence[Row], least: int = 150) -> str:
     """Which head finds a relation best, beside the best offset; relations asked at least so often, without `punct`."""
     lines = [
-        "| relation | asked | best head | finds | direction | best offset | finds |",
+        "| relation | words | best head | found | direction | fixed offset | by fixed offset |",
         "| --- | ---: | --- | ---: | --- | ---: | ---: |",
     ]
     for row in sorted(rows, key=lambda row: -int(row["asked"])):
@@ -148,8 +148,8 @@ def together_table(points: Sequence[Row]) -> str:
         return "" if there is None or not gone else _percent(float(there["loss"]) / first - 1)
 
     lines = [
-        "| heads gone | loss, by importance | change | in layer | iterative | ablation | by mean "
-        "| hidden pieces guessed | next sentences told | parameters, M | change, random orders |",
+        "| heads pruned | loss, by importance | change | in layer | iterative | ablation | by mean "
+        "| masked-token accuracy | sentence-pair accuracy | parameters, M | change, random orders |",
         "| ---: |" + " ---: |" * 10,
     ]
     for gone in sorted(main):
@@ -178,7 +178,7 @@ def parts_table(points: Sequence[Row]) -> str:
     (main,) = (order for name, order in by_order.items() if not name.startswith("random"))
     parts, first = max(main), float(main[0]["loss"])
     lines = [
-        f"| {what} gone | loss | change | hidden pieces guessed | next sentences told | parameters, M "
+        f"| {what} pruned | loss | change | masked-token accuracy | sentence-pair accuracy | parameters, M "
         "| change, random orders |",
         "| ---: |" + " ---: |" * 6,
     ]
@@ -199,8 +199,9 @@ def probe_table(points: Sequence[ProbePoint]) -> str:
     depths = probe_depths(points)
     erased = not math.isnan(points[0].erased)
     lines = [
-        "| depth | accuracy | of the seeds | control | selectivity | lookup | majority | compression | of control |"
-        + (" erased | loss | without the label | without random directions |" if erased else ""),
+        "| depth | accuracy | seeds | control task | selectivity | word type | majority class | compression "
+        "| of control task |"
+        + (" erased | masked-token loss | label erased | random directions erased |" if erased else ""),
         "| ---: | ---: | ---: |" + " ---: |" * (10 if erased else 6),
     ]
     for depth in depths:
@@ -228,7 +229,7 @@ def recovery_table(runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -> str
     """Loss, pieces and next sentences while models of fewer heads are trained on: name -> step -> figures."""
     steps = sorted(set.intersection(*(set(found) for found in runs.values())))
     lines = [
-        "| steps | " + " | ".join(f"{name}: loss | pieces | next" for name in runs) + " |",
+        "| steps | " + " | ".join(f"{name}: loss | tokens | pairs" for name in runs) + " |",
         "| ---: |" + " ---: |" * (3 * len(runs)),
     ]
     for step in steps:
@@ -304,7 +305,7 @@ def recovery_of(work: Work) -> str:
     valid, train = work.texts / "valid.txt.xz", work.texts / "train.txt.xz"
     heads = len(json.loads((work.folder / "curve.importance.json").read_text(encoding="utf-8"))["order"])
     runs = {}
-    for name, share in ((f"all {heads} heads", 0.0), (f"{heads // 3} gone", 0.3333), (f"{heads // 2} gone", 0.5)):
+    for name, share in ((f"all {heads} heads", 0.0), (f"{heads // 3} pruned", 0.3333), (f"{heads // 2} pruned", 0.5)):
         start: str | Path = MODEL
         label = f"recovery-{share:g}"
         if share:

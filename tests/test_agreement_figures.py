@@ -64,7 +64,7 @@ def test_every_token_has_the_role_that_it_is_said_to_have(script: ModuleType, mi
         roles = script.roles_of(encoding, item)
         words = {role: " ".join(encoding.tokens[place] for place in places) for role, places in roles.items()}
         assert (words["subject"], words["attractor"], words["between"]) == (subject, attractor, between)
-        assert words["gap"] == "[MASK]" and words["rest"].startswith("[CLS] the") and words["rest"].endswith("[SEP]")
+        assert words["mask"] == "[MASK]" and words["rest"].startswith("[CLS] the") and words["rest"].endswith("[SEP]")
         assert sorted(place for places in roles.values() for place in places) == list(range(len(encoding)))
 
 
@@ -120,6 +120,6 @@ def test_the_study_runs_and_goes_on(script: ModuleType, tiny: LoadedModel, tmp_p
     assert [layer for layer, _ in drawn] == [0, 0, 3] and not set(drawn) & set(heads) and len(set(drawn)) == 3
     tables = [make(study) for make in (script.removal_table, lambda one: script.head_table(one, "attractor"))]
     tables += [script.place_table(study, noun, what) for noun in script.STUDIED for what in ("state", "attention")]
-    assert "| nothing | " in tables[0] and all("nan" not in table for table in tables)
+    assert "| none | " in tables[0] and all("nan" not in table for table in tables)
     again = script.Study(None, tmp_path, [], pairs=4, tested=2, draws=2)
     assert script.head_table(again, "attractor") == tables[1]

@@ -72,7 +72,7 @@ def test_the_table_of_heads(script: ModuleType) -> None:
     lines = script.worth_table(table, shown=2).splitlines()[2:]
     assert lines == [
         "| L0 H1 | +0.400 | 0.250 | 0.250 | 0.25 | next token (0.90) |",
-        "| L1 H1 | +0.300 | 0.250 | 0.250 | 0.25 | none alone: [CLS] 0.40, itself 0.30 |",
+        "| L1 H1 | +0.300 | 0.250 | 0.250 | 0.25 | none: [CLS] 0.40, itself 0.30 |",
     ]
     roles = script.role_table(table).splitlines()
     assert "| next token | 1 | L0 H1 (0.90) |" in roles and "| none of these | 3 |  |" in roles
@@ -122,7 +122,7 @@ def test_the_table_of_neurons_and_layers(script: ModuleType) -> None:
         )
     ]  # fmt: skip
     assert script.parts_table(points).splitlines() == [
-        "| neurons gone | loss | change | hidden pieces guessed | next sentences told | parameters, M "
+        "| neurons pruned | loss | change | masked-token accuracy | sentence-pair accuracy | parameters, M "
         "| change, random orders |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         "| 0 (0%) | 4.000 |  | 40.0% | 90.0% | 22.89 |  |",
@@ -136,7 +136,7 @@ def test_the_table_of_recovery(script: ModuleType) -> None:
     at = {"loss": 3.65, "mlm": 0.404, "nsp": 0.939}
     found = script.recovery_table({"all": {0: at, 50: at}, "fewer": {0: at, 50: {**at, "loss": 4.0}, 100: at}})
     assert found.splitlines() == [
-        "| steps | all: loss | pieces | next | fewer: loss | pieces | next |",
+        "| steps | all: loss | tokens | pairs | fewer: loss | tokens | pairs |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         "| 0 | 3.650 | 40.4% | 93.9% | 3.650 | 40.4% | 93.9% |",
         "| 50 | 3.650 | 40.4% | 93.9% | 4.000 | 40.4% | 93.9% |",

@@ -202,7 +202,7 @@ def test_the_command_says_the_cosine_and_its_parts(headlight: Run, tiny_loaded: 
     code, out, err = headlight("similarity", ONE, TWO, "--out", tmp_path / "parts.csv", *model)
     found = both(tiny_loaded)
     assert code == 0 and out.startswith(f"cosine {found.cosine:.4f}\nabove ")
-    assert "was not trained to make one vector of a text" in err
+    assert "was not trained for sentence vectors" in err
     rows = list(csv.DictReader(io.StringIO((tmp_path / "parts.csv").read_text(encoding="utf-8"))))
     assert len(rows) == found.parts.size
     assert_near(sum(float(row["part"]) for row in rows), found.cosine)
@@ -270,7 +270,7 @@ def test_commands_read_one_text_of_a_pair_by_itself(
         assert headlight("attention", *given) == (0, "", "")
         with np.load(out, allow_pickle=False) as file:
             assert np.array_equal(file["gradient"], run.gradient)
-    places = ((one, "text that is read"), (other, "source"))
+    places = ((one, "text"), (other, "source"))
     code, printed, err = headlight("patch", ONE, source, "--pair", TWO, "--target", "alike:A", *model)
     texts = [
         f"cosine {bert_core.sentence_similarity(tiny_loaded, text, two).cosine:.3g} in the {where}"

@@ -83,7 +83,7 @@ def test_questions_in_squads_form_are_judged(headlight: Run, tiny_reader_folder:
 
 WRONG = {
     "give either --question and --context, or a file of many": ("--question", "who?"),
-    "there is no context: type the text in which the answer stands": ("--question", "who?", "--context", " "),
+    "there is no context: type the text that contains the answer": ("--question", "who?", "--context", " "),
     "there is a second sentence but no first one": ("--question", " ", "--context", "a cat"),
     "name the column of the questions (--text) and that of the contexts (--pair); its columns are q, c": (
         "TABLE",

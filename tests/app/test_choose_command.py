@@ -57,7 +57,7 @@ def test_a_choice_can_be_drawn_and_patched(headlight: Run, tiny_chooser_folder: 
     assert run.target_value is not None
     code, out, err = headlight("patch", QUESTION, "what sat?", "--pair", "a king", "--target", "choice", *model)
     assert code == 0, err
-    assert f"the choice “a king”: logit {run.target_value:.3g} in the text that is read" in out
+    assert f"the choice “a king”: logit {run.target_value:.3g} in the text" in out
 
 
 def table_of(rows: list[tuple[str, ...]], space: Path) -> Path:

@@ -214,7 +214,7 @@ def test_a_registered_head_is_reported_explained_and_asked_of_files(
             with np.load(out, allow_pickle=False) as file:
                 assert np.array_equal(file["gradient"], run.gradient)
         code, printed, err = headlight("patch", text, "The king sat.", "--target", "largest", *model)
-        assert code == 0 and printed.startswith(f"the largest value: it is {value:.3g} in the text that is read"), err
+        assert code == 0 and printed.startswith(f"the largest value: it is {value:.3g} in the text"), err
         code, printed, err = headlight(*ask)
         assert code == 0 and "units of the largest value" in printed, err
     finally:
@@ -525,7 +525,7 @@ def test_a_teachers_code_is_shown_in_a_terminal_alone(
         cli.main(["app"])
     assert "HEADLIGHT_CLASS" not in started[0][1]
     status, _, err = headlight("app", "--class")
-    assert status == 2 and "give it in the environment as HEADLIGHT_CLASS" in err
+    assert status == 2 and "set it in the environment as HEADLIGHT_CLASS" in err
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for _ in range(2):
         with pytest.raises(_Started):
@@ -540,7 +540,7 @@ def test_a_teachers_code_is_shown_in_a_terminal_alone(
     assert started[-1][1]["HEADLIGHT_CLASS"] == "one for all copies" and capsys.readouterr().out == ""
     monkeypatch.setenv("HEADLIGHT_CLASS", "short")
     status, _, err = headlight("app")
-    assert status == 2 and "HEADLIGHT_CLASS has 5 signs: a teacher's code needs 12 or more" in err
+    assert status == 2 and "HEADLIGHT_CLASS has 5 characters: a teacher's code needs 12 or more" in err
 
 
 def test_the_sites_that_may_frame_the_app_reach_it(
@@ -875,7 +875,7 @@ def test_heads_writes_the_table_of_the_library(
             "cpu",
         )
         assert code == 0, err
-        assert "48 of 55 lines were read: 7 empty" in err and "Spearman's rank" in printed
+        assert "48 of 55 lines were read: 7 empty" in err and "rank correlation (Spearman)" in printed
         *_, (sums, share) = iter_heads(text_file, str(tiny_model_folder), device="cpu")
         table = read_table(out.read_bytes(), out.name)
         assert share == 1 and table.texts == 48 and table.model == "tiny-bert"
@@ -998,7 +998,7 @@ def test_a_model_without_heads_is_not_asked_about_them(
     code, printed, _ = headlight("roles", trees, "--least", 3, "--model", bare)
     assert code == 0 and "nan" not in printed and printed.splitlines()[1].split()[2:4] == ["-", "-"]
     code, printed, err = headlight("roles", trees, "--least", 1000, "--model", bare)
-    assert (code, printed) == (0, "") and "no relation was asked 1,000 times" in err
+    assert (code, printed) == (0, "") and "no relation occurs 1,000 times" in err
 
 
 def test_roles_prints_and_writes_the_table_of_relations(

@@ -207,7 +207,7 @@ def test_pages_explain_their_words() -> None:
     marks = [mark for element in app.caption for mark in re.findall(r">([^<]*)</abbr>", element.value)]
     assert {"token", "depth", "tuned lens"} <= set(marks)
     (lens,) = (one for one in app.get("button_group") if one.label == "Lens")
-    assert "**logit lens**: Reading the state" in lens.proto.help
+    assert "**logit lens**: Reading the hidden state" in lens.proto.help
 
 
 def test_the_document_is_made_of_the_glossary() -> None:

@@ -44,7 +44,7 @@ def test_each_answer_is_told_what_the_panel_would_tell_it() -> None:
     assert [bar["mark"] for bar in told[true]["bars"]].count("both") == 1
     for bar in told[wrong]["bars"]:
         assert bar["start"] >= 0 and bar["start"] + bar["length"] <= 1 + 1e-9
-    assert page.count("<img ") == 1 and "headlight-mini was asked" in page and "arxiv.org/abs/1810.04805" in page
+    assert page.count("<img ") == 1 and "Results of headlight-mini" in page and "arxiv.org/abs/1810.04805" in page
     german = handout_of(lesson_of("both_sides", "de"), bundled(), "de")
     assert '<html lang="de">' in german and "Das erwarte ich" in german and "That is what I expect" not in german
     assert outcomes(german)[true]["bars"][0]["mark_label"] == "dein Tipp, wahr"
@@ -65,7 +65,7 @@ def test_a_guess_from_looks_has_them_in_the_file() -> None:
 
 def test_a_lesson_that_cannot_be_asked_is_refused(tiny_classifier_folder: Path) -> None:
     """Of a model that cuts the hidden word, in the sentence of the panel; a number with too many answers."""
-    with pytest.raises(Refused, match="hide exactly one short word"):
+    with pytest.raises(Refused, match="mask exactly one short word"):
         handout_of(lesson_of("both_sides"), bert_core.load(tiny_classifier_folder, device="cpu"), "en")
     one = lesson_of("a_robin")
     with pytest.raises(Refused, match=r"are 0 and 5000: a file holds what is said of each answer, 1,000 at most"):

@@ -197,7 +197,7 @@ def test_what_a_file_says_is_shown_as_it_is_written(monkeypatch: pytest.MonkeyPa
     """Markdown, links, HTML and directives in a lesson's words stay signs."""
     hostile = "**b** <i>x</i> [y](https://e.org) :red[z] $a$ ![p](https://e.org/p.png)"
     text = TOML.replace('title = "Both sides"', f'title = "{hostile}"').replace(
-        "One word of this sentence is hidden", hostile
+        "One word of this sentence is masked", hostile
     )
     lesson = parse_lesson(text, "both_sides")
     monkeypatch.setattr("viz_app.shell.lesson.lesson_of", lambda *_: lesson)

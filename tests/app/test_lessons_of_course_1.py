@@ -209,8 +209,8 @@ def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedMod
     own = lesson.predict.view.address["text"]
     for check, about, says in (
         ("largest_drop", asked("the cat sat on the mat. " * 20, 1), "tokens: a lesson asks of 64 at most"),
-        ("largest_drop", asked("the cat sat"), "hide exactly one short word"),
-        ("largest_drop", asked("the cat sat", 0, 1), "hide exactly one short word"),
+        ("largest_drop", asked("the cat sat"), "mask exactly one short word"),
+        ("largest_drop", asked("the cat sat", 0, 1), "mask exactly one short word"),
         ("largest_drop", asked("the cat", 1), "the sentence is too short: write three words or more"),
         ("guess_changes", asked("the cat sat", 1), "this step is about the lesson's own sentence"),
         ("guess_changes", asked(own, 2), "the gap is filled again"),

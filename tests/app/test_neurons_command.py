@@ -39,13 +39,13 @@ def test_neurons_of_a_text(headlight: Run, text_file: Path, tiny_model_folder: P
 
 
 def test_all_neurons_and_a_layer(headlight: Run, text_file: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
-    """Of many the few that fire most at one piece are shown; the table has all of them."""
+    """Of many the few that are most specific to one token are shown; the table has all of them."""
     out = tmp_path / "t.csv"
     given = ("neurons", text_file, "--model", tiny_model_folder, "--device", "cpu", "--out", out)
     code, printed, err = headlight(*given)
     assert code == 0, err
     rows = len(out.read_text().splitlines()) - 1
-    assert f"5 of {rows:,} neurons, those that fire most at one piece:" in printed
+    assert f"5 of {rows:,} neurons, those that are most specific to one token:" in printed
     assert sum(line.startswith("L") for line in printed.splitlines()) == 5
     code, printed, err = headlight(*given, "--neurons", "1.*")
     assert code == 0 and len(out.read_text().splitlines()) - 1 == rows // 2, err

@@ -107,7 +107,7 @@ def test_a_lesson_that_names_the_old_path_of_a_page_opens_the_page(
     [
         ('page = "why"', 'page = "where"', "reveal.page", "the page 'where' is not there: one of start, predict, "),
         ('method = "occlusion"', 'method = "luck"', "reveal.address", "method='luck' is not possible: "),
-        ('masked = "5" }\n# An empty', 'masked = "" }\n# An empty', "predict.check", "hide exactly one short word"),
+        ('masked = "5" }\n# An empty', 'masked = "" }\n# An empty', "predict.check", "mask exactly one short word"),
         ('masked = "5" }\nsays = "Click', 'masked = "5,7" }\nsays = "Click', "do.address", "before anything was done"),
     ],
 )
@@ -140,7 +140,7 @@ def test_the_lessons_of_a_folder_stand_on_the_page_and_are_read_again(folder: Pa
     assert "From your teacher" in [heading.value for heading in app.subheader]
     next(button for button in app.button if button.key == "begin_mine").click()
     settled(app.run())
-    assert app.session_state.lesson == "mine" and "Which one word, if it were hidden too" in words(app)
+    assert app.session_state.lesson == "mine" and "Which word, if it were masked too" in words(app)
     changed(folder, ('title = "The missing word"', 'title = "<b>Another</b> [x](http://y)"'))
     app = settled(visited("learn"))
     assert "Another" in words(app) and not app.warning

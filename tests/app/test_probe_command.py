@@ -33,7 +33,7 @@ def test_a_label_of_a_table(headlight: Run, words: Path, tiny_model_folder: Path
     code, printed, err = headlight(*given, out)
     assert code == 0, err
     header, *lines = printed.splitlines()
-    assert header.split()[:3] == ["depth", "accuracy", "seeds"] and header.endswith("masked-word loss")
+    assert header.split()[:3] == ["depth", "accuracy", "seeds"] and header.endswith("masked-token loss")
     assert [line.split()[0] for line in lines] == ["0", "2"]
     points = bert_core.read_probes(out)
     assert [(point.depth, point.seed) for point in points] == [(0, 0), (0, 1), (2, 0), (2, 1)]

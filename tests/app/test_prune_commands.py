@@ -79,12 +79,12 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
     out = tmp_path / "c.csv"
     given = ("prune-curve", text_file, "--model", tiny_model_folder, "--what", what, "--out", out, *SMALL)
     code, said, _ = headlight(*given)
-    assert code == 0 and said.count(f" of {parts} {what} can go before the loss rises by more than 1%") == 6
+    assert code == 0 and said.count(f" of {parts} {what} can be removed before the loss rises by more than 1%") == 6
     with out.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["what"] for row in rows} == {what}
     assert [int(row["removed"]) for row in rows] == [0, parts // 2, parts] * 6
-    assert headlight(*given)[2].count(" gone, loss") == 0
+    assert headlight(*given)[2].count(" removed, loss") == 0
     plan = tmp_path / "c.random-2.json"
     code, said, _ = headlight(
         "prune", "--model", tiny_model_folder, "--plan", plan, "--share", 0.5, "--out", tmp_path / "half"
@@ -159,7 +159,7 @@ def test_a_curve_goes_on_where_it_stopped(
     whole = rows_of(out)
     losses = [float(row["loss"]) for row in whole if row["order"] == "importance"]
     fine = 0 if losses[1] > 1.01 * losses[0] else 4 if losses[2] > 1.01 * losses[0] else 8
-    assert said.startswith(f"importance: {fine} of 8 heads can go before the loss rises by more than 1%\n")
+    assert said.startswith(f"importance: {fine} of 8 heads can be removed before the loss rises by more than 1%\n")
     orders = ["importance", *(f"random {seed}" for seed in range(5))]
     assert [(row["order"], row["removed"]) for row in whole] == [(o, c) for o in orders for c in ("0", "4", "8")]
     plan = PruningPlan.from_json((tmp_path / "curve.importance.json").read_text(encoding="utf-8"))

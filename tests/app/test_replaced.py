@@ -188,7 +188,7 @@ def test_commands_that_take_a_target_take_this_one(
         assert_near(found["gradient"], expected)
     code, out, _ = headlight("patch", TEXT, TEXT.replace("sat", "man"), *asked)
     share = shares_of(loaded)[4]
-    assert code == 0 and out.startswith(f"“sat” being replaced: probability {share:.3g} in the text that is read")
+    assert code == 0 and out.startswith(f"“sat” being replaced: probability {share:.3g} in the text")
     code, _, err = headlight(
         "attention",
         TEXT,

@@ -27,20 +27,20 @@ def nsp(
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """Whether the second text follows the first."""
+    """Print the probability that the second text follows the first."""
     if not second.strip():
         raise Refused("there is no second text: type at least one word")
     _print_head("next", "it cannot say what follows", shared.load(model, device), first, second, cut=cut)
 
 
 def replaced(
-    text: Annotated[str, typer.Argument(help="A text, maybe with a word in it that does not belong there.")],
+    text: Annotated[str, typer.Argument(help="A text, possibly with a replaced word.")],
     pair: Annotated[str | None, option("A second text.")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
+    """Print the probability that each token was replaced, by the discriminator of an ELECTRA."""
     loaded, advice = shared.load(model, device), "choose the discriminator of an ELECTRA"
     encoding = _print_head("detector", advice, loaded, text, pair, cut=cut).encoding
     if encoding.mask_positions:
@@ -48,13 +48,13 @@ def replaced(
 
 
 def tags(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts to tag.")],
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that tags words.")],
-    as_json: Annotated[bool, option("As JSON, one object a text: its words and spans.", "--json")] = False,
+    as_json: Annotated[bool, option("Print JSON, one object for each text, with words and spans.", "--json")] = False,
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """The tag of every word, and the spans that they come to: names, parts of speech."""
+    """Print the tag of every word, and the spans of adjacent words of one kind."""
     loaded = shared.load(model, device)
     for number, text in enumerate(texts):
         if number and not as_json:
@@ -66,17 +66,17 @@ def tags(
 def answer(
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that finds answers.")],
     file: Annotated[
-        Path | None, file_argument("Many instead: a table (.csv, .tsv, .jsonl, .json), or a .json as SQuAD's.")
+        Path | None, file_argument("A table of questions (.csv, .tsv, .jsonl, .json), or a .json file in SQuAD's form.")
     ] = None,
     question: Annotated[str | None, option("The question.")] = None,
-    context: Annotated[str | None, option("The text in which its answer stands.")] = None,
+    context: Annotated[str | None, option("The text that contains the answer.")] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
-    top_k: Annotated[int, option("How many answers to one question.", min=1)] = 5,
-    as_json: Annotated[bool, option("As JSON, with the places of each answer.", "--json")] = False,
+    top_k: Annotated[int, option("Number of answers for each question.", min=1)] = 5,
+    as_json: Annotated[bool, option("Print JSON, with the character positions of each answer.", "--json")] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.
+    """Print the most probable answers to a question in a text, and the probability of no answer.
 
     With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV;
     with questions in SQuAD's form, how many it answers rightly: exact match and F1.
@@ -101,7 +101,7 @@ def answer(
     loaded.require_head("reader", FINETUNE_ADVICE)
     if file is None:
         if not (context or "").strip():
-            raise Refused("there is no context: type the text in which the answer stands")
+            raise Refused("there is no context: type the text that contains the answer")
         values = _answer_values if as_json else None
         _print_head("reader", FINETUNE_ADVICE, loaded, question or "", context, top_k=top_k, values=values)
     elif is_squad:
@@ -113,22 +113,22 @@ def answer(
 
 def choose(
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model for multiple choice.")],
-    question: Annotated[str | None, typer.Argument(help="The question, or what is to be gone on with.")] = None,
+    question: Annotated[str | None, typer.Argument(help="The question, or the beginning of a text.")] = None,
     choices: Annotated[
-        list[str] | None, typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")
+        list[str] | None, typer.Argument(metavar="CHOICE...", help="At least two answer options.")
     ] = None,
-    table: Annotated[Path | None, input_file("Many questions instead: a table.")] = None,
+    table: Annotated[Path | None, input_file("A table of questions.")] = None,
     text: shared.TextColumn = None,
     choice: Annotated[
-        list[str] | None, column("A column of choices, given again for each; where it is empty is none.")
+        list[str] | None, column("A column of answer options, repeatable; empty cells are left out.")
     ] = None,
     label: Annotated[
-        str | None, column("The column of the right choice: its number from 0, or its column's name.")
+        str | None, column("The column of the correct option: its number from 0, or the name of its column.")
     ] = None,
-    as_json: Annotated[bool, option("As JSON, in the order given, with the logits.", "--json")] = False,
+    as_json: Annotated[bool, option("Print JSON, in the given order, with the logits.", "--json")] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first.
+    """Print the probability of each answer option, the most probable first.
 
     With --table, --text and a --choice for each column of answers, what it chooses in each row, as CSV; with --label,
     how often that is right.

@@ -49,7 +49,10 @@ from viz_app.cli.shared import note
 logger = logging.getLogger(__name__)
 logger.propagate = False  # bugs go to the log of the command, not to the terminal
 app = typer.Typer(
-    help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    help="Inspect, explain, prune and train BERT models.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 COMMANDS = (
     predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, find_heads.find_heads,
@@ -72,7 +75,7 @@ LONG_COMMANDS = {"faithfulness", *(command.__name__.replace("_", "-") for comman
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        "make room, or choose another place; what stood there before is as it was",
+        "make room, or choose another place; the previous file is unchanged",
     ),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "choose another place, or change the rights of this one"),
     errno.EROFS: "choose another place",
@@ -96,11 +99,9 @@ def _restart_with_malloc_settings() -> None:
 
 @app.callback()
 def _common_options(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where a bug happened, with the whole traceback.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a bug.")] = False,
 ) -> None:
-    """See what a BERT looks at."""
+    """Inspect, explain, prune and train BERT models."""
     if debug:
         logging.getLogger().addHandler(logging.StreamHandler())
 

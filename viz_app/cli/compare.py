@@ -20,22 +20,26 @@ MAX_PRINTED = 10  # heads
 
 def compare_models(
     before: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
-    after: Annotated[str, typer.Argument(help="Another, which reads the same tokens.")],
+    after: Annotated[str, typer.Argument(help="Another model with the same vocabulary.")],
     file: shared.FileOfTexts,
-    out: Annotated[Path | None, output_file("How each head changed, .csv or .parquet: one row a head.")] = None,
-    cka: Annotated[Path | None, output_file("Similarity of the depths (linear CKA), .csv or .parquet.")] = None,
+    out: Annotated[Path | None, output_file("Table of the heads, .csv or .parquet: one row for each head.")] = None,
+    cka: Annotated[
+        Path | None, output_file("Table of the similarity of depths (linear CKA), .csv or .parquet.")
+    ] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
-    label: Annotated[str | None, column("The column of the classes: importance is then that of their loss.")] = None,
-    texts: Annotated[int, option("The first so many texts of the file.", min=1, max=100_000)] = 200,
-    max_length: Annotated[int, option("Tokens of a text that are read.", min=3, max=65_536)] = 128,
+    label: Annotated[str | None, column("The column of the classes; importance then refers to their loss.")] = None,
+    texts: Annotated[int, option("Maximum number of texts, from the beginning of the file.", min=1, max=100_000)] = 200,
+    max_length: Annotated[
+        int, option("Maximum number of tokens of a text; the rest is cut off.", min=3, max=65_536)
+    ] = 128,
     importance: Annotated[
-        bool, option("Also the importance of each head, and the lens.", "--importance/--no-importance")
+        bool, option("Also compare the importance of each head, and the logit lens.", "--importance/--no-importance")
     ] = True,
-    seed: Annotated[int, option("Of the pieces that are hidden for it.", min=0)] = 0,
+    seed: Annotated[int, option("Random seed of the masked tokens.", min=0)] = 0,
     device: shared.Device = "auto",
 ) -> None:
-    """What changed from one model to another: how alike their depths are (CKA), and how each head attends otherwise."""
+    """Compare two models on the same texts: similarity of hidden states (CKA), and attention divergence."""
     from bert_core.studies.compare import check_heads, read_texts, write_depths, write_heads
     from bert_core.studies.compare import compare_models as compare
     from bert_core.studies.rows import Columns

@@ -70,7 +70,7 @@ def attention(
 ) -> None:
     """Draw attention maps, and write them as a picture, a page or numbers.
 
-    Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
+    Without --layer, all heads are drawn small; with --layer, its heads, or those of --head.
     """
     kind = shared.check_output(out, kinds=FILE_KINDS)
     if other_text is not None and not other_text.strip():

@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 MAX_WORDS = 8  # printed for and against each answer
 MAX_ANSWERS = 6  # printed; the file has all
 QUESTION_HELPS = {
-    "label": "Explain the class that this column holds, not the one that is guessed.",
+    "label": "Explain the class in this column instead of the predicted one.",
     "answer": "Explain a word at the [MASK] of each text, from this column.",
     "word": "Explain this word at the [MASK] of each text.",
-    "guess": "Explain what the model guesses at the [MASK] of each text.",
+    "guess": "Explain the top prediction at the [MASK] of each text.",
     "is_next": "Explain whether the second text follows.",
-    "tags": "Explain the tags of a file of words: upos, last, a column.",
+    "tags": "Explain the tags of a file of words: upos, last, or a column.",
 }
 
 
@@ -32,22 +32,26 @@ QUESTION_HELPS = {
 @options(shared.QuestionOptions, parameter="question", helps=QUESTION_HELPS)
 def explain(
     corpus: shared.FileOfTexts,
-    out: Annotated[Path, output_file("The table, .csv or .parquet: one row a token.")],
+    out: Annotated[Path, output_file("The table, .csv or .parquet: one row for each token.")],
     settings: Any,
     *,
-    methods: Annotated[str, option("Of docs/methods.md, between commas.", metavar="NAME,NAME")] = ("DecompX,occlusion"),
+    methods: Annotated[
+        str, option("Attribution methods, comma-separated; docs/methods.md lists them.", metavar="NAME,NAME")
+    ] = ("DecompX,occlusion"),
     question: shared.QuestionOptions,
-    min_texts: Annotated[int, option("Texts that must have a word, for the totals.", "--least", min=1)] = 3,
+    min_texts: Annotated[
+        int, option("Minimum number of texts that contain a word, for the totals.", "--least", min=1)
+    ] = 3,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     engine: shared.Engine = "local",
     overwrite: shared.Overwrite = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Why, of every text of a file: a row a token, and what every word says of each answer over the whole file.
+    """Attribute the predictions for every text of a file: one row for each token, and totals by word.
 
-    What is explained is the class that the model says, or what is asked for; of words with tags (--tags) and of SQuAD's
-    questions (--ask span) what the file says. The totals stand beside the table, in OUT.words.csv. Stopped, it keeps
-    what it has; the same command again goes on.
+    The target is the predicted class, unless an option selects another one. With --tags, and for SQuAD files with
+    --ask span, it is the tag or answer in the file. The totals are written to OUT.words.csv. Run the same command
+    again to resume.
     """
     from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals

@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 MAX_PRINTED = 10  # heads
 QUESTION_HELPS = {
-    "label": "Ask for the class of each text, which this column holds.",
-    "answer": "Ask for a word at the [MASK] of each text, from this column.",
-    "word": "Ask for this word at the [MASK] of each text.",
-    "is_next": "Ask whether the second text, or the next line, follows.",
-    "tags": "Ask for the tags of a file of words: upos, last.",
+    "label": "Loss of the class of each text, from this column.",
+    "answer": "Loss of the word at the [MASK] of each text, from this column.",
+    "word": "Loss of this word at the [MASK] of each text.",
+    "is_next": "Loss of next sentence prediction, for pairs or consecutive lines.",
+    "tags": "Loss of the tags of a file of words: upos or last.",
 }
 
 
@@ -35,29 +35,27 @@ QUESTION_HELPS = {
 @options(shared.QuestionOptions, parameter="question", omit=("guess",), helps=QUESTION_HELPS)
 def heads(
     corpus: shared.FileOfTexts,
-    out: Annotated[Path, output_file("The table, .csv or .parquet: one row a head.")],
+    out: Annotated[Path, output_file("The table, .csv or .parquet: one row for each head.")],
     settings: Any,
     *,
     importance: Annotated[
-        bool, option("How sensitive the loss is to each head (Michel 2019).", "--importance")
+        bool, option("Compute the gradient importance of each head (Michel 2019).", "--importance")
     ] = False,
-    ablation: Annotated[bool, option("The loss without each head, exactly.", "--ablation")] = False,
+    ablation: Annotated[bool, option("Compute the loss without each head (ablation).", "--ablation")] = False,
     question: shared.QuestionOptions,
-    method: Annotated[
-        str, option("Ablation by zero, mean or resample: what stands in for a head.", "--by", metavar="METHOD")
-    ] = "zero",
+    method: Annotated[str, option("Type of ablation: zero, mean or resample.", "--by", metavar="METHOD")] = "zero",
     reference: Annotated[
-        Path | None, input_file(f"Texts for mean and resample, one a line, at most {MAX_REFERENCES}.")
+        Path | None, input_file(f"Texts for mean and resample ablation, one per line, at most {MAX_REFERENCES}.")
     ] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     engine: shared.Engine = "local",
     overwrite: shared.Overwrite = False,
     device: shared.Device = "auto",
 ) -> None:
-    """What every head of a model does over a file, how much it matters, and what its removal costs.
+    """Measure every head over a file: attention pattern, confidence, importance and ablation.
 
-    The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
-    it has; the same command again goes on.
+    The loss is that of masked tokens, unless an option selects another prediction. Run the same command again to
+    resume.
     """
     from bert_core.studies.heads import heads_file, reading_note
 
@@ -90,12 +88,12 @@ def heads(
 
 def roles(
     treebank: Annotated[Path, file_argument("Sentences with trees, CoNLL-U.")],
-    out: Annotated[Path | None, output_file("The table as CSV: one row a relation.")] = None,
+    out: Annotated[Path | None, output_file("The table as CSV: one row for each relation.")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    min_count: Annotated[int, option("Leave out relations that are rarer.", "--least", min=1)] = 20,
+    min_count: Annotated[int, option("Minimum count of a relation; rarer ones are left out.", "--least", min=1)] = 20,
     device: shared.Device = "auto",
 ) -> None:
-    """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
+    """Find the head that tracks each dependency relation of a treebank best, compared with the best fixed offset."""
     from bert_core.studies.relations import relations_csv, track_relations
     from bert_core.studies.texts import read_trees
 
@@ -116,23 +114,23 @@ def roles(
         shared.write_file(out, relations_csv(relations))
     shared.note(
         f"{tally.sentences:,} sentences, {sum(tally.counts.values()):,} relations; "
-        f"{tally.left_out:,} of words without a piece of their own were left out"
+        f"{tally.left_out:,} of words without their own token were left out"
         + (f"; {comments:,} lines of comments were left out" if comments else "")
     )
     if not relations:
-        shared.note(f"no relation was asked {min_count:,} times: --least 1 shows all")
+        shared.note(f"no relation occurs {min_count:,} times: --least 1 shows all")
         return
-    columns = {"relation": "", "count": "d", "best head": "", "accuracy": ".1%", "direction": "", "best offset": "+d"}
+    columns = {"relation": "", "words": "d", "best head": "", "found": ".1%", "direction": "", "fixed offset": "+d"}
     rows = []
     for row in relations:
         head, accuracy = (None, None) if row.layer is None else (f"L{row.layer} H{row.head}", row.accuracy)
         direction = row.direction or None
         rows.append((row.relation, row.asked, head, accuracy, direction, row.offset, row.offset_accuracy))
-    print_table({**columns, "of offset": ".1%"}, rows)
+    print_table({**columns, "by fixed offset": ".1%"}, rows)
 
 
 def _print_heads(table: HeadTable) -> None:
-    """Print the heads with the largest figures, and the agreement of importance with the cost of removal."""
+    """Print the heads with the largest figures, and the rank correlation of importance with the change of the loss."""
     from bert_core.analysis.heads import heads_agreement, leading_heads
 
     figures = table.figures
@@ -149,4 +147,4 @@ def _print_heads(table: HeadTable) -> None:
     )
     if "importance" in figures and "loss_change" in figures:
         rank = heads_agreement(figures["importance"], figures["loss_change"])
-        typer.echo(f"importance and the cost of removal: Spearman's rank correlation {rank:+.2f}")
+        typer.echo(f"importance and change of the loss: rank correlation (Spearman) {rank:+.2f}")

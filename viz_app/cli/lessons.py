@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("lesson_template.toml")
 
-app = typer.Typer(help="Write lessons of your own for the page Learn.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(help="Write your own lessons for the page Lessons.", rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="What the file is called, without .toml, and the lesson in addresses.")],
+    name: Annotated[str, typer.Argument(help="Name of the file without .toml, and of the lesson in addresses.")],
 ) -> None:
-    """Write a lesson that works, with a comment on every line, to be changed into yours."""
+    """Write a template: a complete lesson with comments."""
     from viz_app.lessons.parsing import NAME
 
     if not NAME.fullmatch(name):
@@ -40,13 +40,13 @@ def new(
 
 @app.command()
 def export(
-    name: Annotated[str, typer.Argument(help="A lesson that comes along, as in addresses, or a file, .toml.")],
-    out: Annotated[Path, option("The page, .html.")],
+    name: Annotated[str, typer.Argument(help="Name of a bundled lesson, or a .toml file.")],
+    out: Annotated[Path, option("Output file, .html.")],
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    lang: Annotated[str, option("The language that it speaks: en, de.")] = "en",
+    lang: Annotated[str, option("Language: en or de.")] = "en",
     device: shared.Device = "auto",
 ) -> None:
-    """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
+    """Export a lesson as one HTML page that works offline: the question, the reader's answer, and the result."""
     from viz_app.lessons.parsing import lesson_of
     from viz_app.texts import LANGUAGES
 
@@ -86,7 +86,7 @@ def check(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
+    """Check lessons on a model: faults with their lines, correct answers, and the texts that students see."""
     from viz_app.lessons.parsing import line_of, parse_file, parse_translation, translation_files
     from viz_app.pages import PAGES
     from viz_app.shell.lesson_check import check_lesson

@@ -23,18 +23,18 @@ MAX_PRINTED = 5  # neurons
 @options(NeuronSettings, names={"examples": "each"}, partial=True)
 def neurons(
     file: shared.FileOfTexts,
-    out: Annotated[Path, output_file("The table, .csv or .parquet: one row a neuron.")],
+    out: Annotated[Path, output_file("The table, .csv or .parquet: one row for each neuron.")],
     settings: Any,
-    neurons: Annotated[str, option("layer.neuron with commas, as in 3.120,4.7; 3.* for a layer; or all.")] = "all",
-    examples: Annotated[Path | None, output_file("Tokens in their sentences, a .json file.")] = None,
+    neurons: Annotated[str, option("Neurons as layer.neuron, such as 3.120,4.7; 3.* is a layer; or all.")] = "all",
+    examples: Annotated[Path | None, output_file("Example tokens in their sentences, a .json file.")] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """At which words of a file neurons fire: how often, how strongly, and examples from every tenth, not only the top.
+    """Measure the activations of MLP neurons over a file, with examples from every decile.
 
-    Random tokens stand beside the strongest. Stopped, it keeps what it has; the same command again goes on.
+    The strongest tokens are compared with random ones. Run the same command again to resume.
     """
     from bert_core.studies.neurons import check_neuron_table, measure_neurons, write_examples, write_neuron_table
     from bert_core.studies.runner import exclusive_lock
@@ -90,7 +90,7 @@ def _summary(stats: NeuronStats) -> Iterator[str]:
         # Those of whose strongest tokens the largest share is one piece, above its share of all tokens.
         excess = [pieces[0][1] - pieces[0][2] for pieces in stats.pieces]
         numbers = sorted(numbers, key=lambda number: -excess[number])[:MAX_PRINTED]
-        yield f"{MAX_PRINTED} of {len(stats.neurons):,} neurons, those that fire most at one piece:"
+        yield f"{MAX_PRINTED} of {len(stats.neurons):,} neurons, those that are most specific to one token:"
     for number in numbers:
         yield ""
         yield from _neuron_summary(stats, number)

@@ -27,51 +27,56 @@ MAX_NEURONS = 12  # printed; a file has all
 
 
 def patch(
-    text: Annotated[str, typer.Argument(help="The text that is read, with [MASK] or --mask.")],
+    text: Annotated[str, typer.Argument(help="The text, with [MASK] or --mask.")],
     source: Annotated[
-        str | None, typer.Argument(help="The text that the parts come from; as many tokens, or words go to words.")
+        str | None,
+        typer.Argument(help="The source of the activations; words are aligned if the lengths differ."),
     ] = None,
     word: Annotated[
-        str | None, option("The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
+        str | None, option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.")
     ] = None,
     contrast: Annotated[
-        str | None, option("Another word there: the difference of the two logits is followed.", "--against")
+        str | None, option("Contrast: the target is the logit of --word minus that of this word.", "--against")
     ] = None,
     target: Annotated[
         str | None,
-        option(f"What to follow, instead of --word: {shared.TARGET_FORMS}, or loss, all words hidden by --mask."),
+        option(f"Target, instead of --word: {shared.TARGET_FORMS}, or loss (all words of --mask)."),
     ] = None,
     mask: Annotated[
-        list[int] | None, option("Hide this word of TEXT, from zero, in both texts; may be given again.", min=0)
+        list[int] | None, option("Mask this word, numbered from 0 in TEXT, in both texts; repeatable.", min=0)
     ] = None,
-    pair: Annotated[str | None, option("A second text, of both.")] = None,
+    pair: Annotated[str | None, option("Second sentence of both texts.")] = None,
     part_kind: Annotated[
         Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value", "neuron"],
-        option("What is carried over: of a token at a depth or in a layer, of a head, or single neurons.", "--what"),
+        option("Patched activation: of a token at a depth or in a layer, of a head, or of neurons.", "--what"),
     ] = "state",
     noise: Annotated[
-        float | None, option("Instead of SOURCE: TEXT with noise, in deviations of word embeddings.", metavar="SIZE")
+        float | None,
+        option("Instead of SOURCE: TEXT with noise, in standard deviations of the word embeddings.", metavar="SIZE"),
     ] = None,
     mean_of: Annotated[
-        Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one a line.")
+        Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one per line.")
     ] = None,
     place: Annotated[
-        str | None, option("Of neurons: the layer and the token, as in 3.4.", metavar="LAYER.POSITION")
+        str | None, option("For --what neuron: layer and position, such as 3.4.", metavar="LAYER.POSITION")
     ] = None,
     reverse: Annotated[
-        bool, option("Read the source, with parts of TEXT; positions are those of the source.", "--reverse")
+        bool, option("Noising: patch activations of TEXT into SOURCE; positions refer to SOURCE.", "--reverse")
     ] = False,
     estimate: Annotated[
-        bool, option("Error of the estimate from one forward and one backward pass.", "--estimate")
+        bool,
+        option("Compare with attribution patching, an estimate from one forward and one backward pass.", "--estimate"),
     ] = False,
-    band: Annotated[bool, option(f"Mark what {RANDOM_TEXTS} random texts do as well.", "--band")] = False,
+    band: Annotated[
+        bool, option(f"Mark effects that are no stronger than those of {RANDOM_TEXTS} random texts.", "--band")
+    ] = False,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    out: Annotated[Path | None, output_file(f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")] = None,
+    out: Annotated[Path | None, output_file(f"Output file with all effects: {', '.join(EFFECT_KINDS)}.")] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Which part of its reading of SOURCE makes a model answer TEXT as it answers SOURCE: patches, one by one.
+    """Activation patching: replace activations of TEXT by those of SOURCE, and measure the change of the prediction.
 
-    0 changes nothing, 1 gives the source's answer.
+    An effect of 0 is no change, and 1 is the prediction of SOURCE.
     """
     file_format = shared.check_output(out, kinds=EFFECT_KINDS)
     if [source is None, noise is None, mean_of is None].count(False) != 1:
@@ -137,8 +142,8 @@ def patch(
     if estimate:
         quality = bert_core.patch_estimate_quality(patches, estimates)
         typer.echo(
-            f"of the {quality.top} places that move the answer most, the estimate misses "
-            f"{round(quality.missed * quality.top)}; Spearman's rank correlation {quality.agreement:.2f}"
+            f"of the {quality.top} largest effects, attribution patching misses "
+            f"{round(quality.missed * quality.top)}; rank correlation (Spearman) {quality.agreement:.2f}"
         )
     if out is not None:
         shared.write_file(out, effects_file(patches, estimates, file_format, random))
@@ -166,14 +171,14 @@ def _check_sides(patches: Patches) -> None:
             partner = patches.partners[row] or 0
             if base.roles[row] == "mask" != source.roles[partner]:
                 raise Refused(
-                    f"position {row} is hidden in the text that is read, and in the source {source.tokens[partner]!r} "
-                    f"stands there: type {base.special_tokens.mask} in both, or hide the word with --mask"
+                    f"position {row} is masked in the text, and in the source {source.tokens[partner]!r} "
+                    f"is there: type {base.special_tokens.mask} in both, or mask the word with --mask"
                 )
         if len(source) != len(base):
             _, base_only, source_only = word_partners(source, base)
             unmatched = [
                 f"{side}: {', '.join(words[:MAX_UNMATCHED])}"
-                for side, words in (("only in the text that is read", base_only), ("only in the source", source_only))
+                for side, words in (("only in the text", base_only), ("only in the source", source_only))
                 if words
             ]
             shared.note("; ".join(["the texts have other numbers of tokens, so words go to words", *unmatched]))
@@ -192,8 +197,8 @@ def _answers(loaded: LoadedModel, patches: Patches) -> str:
         answer += f" rather than “{names['other']}”"
     base, source = (kind.format_value(value, "{:.3g}".format) for value in (patches.base_value, patches.source_value))
     if math.isnan(patches.source_value):
-        return f"{answer}: {base} in the text that is read; the table says how far that moves, in {kind.unit}"
-    return f"{answer}: {base} in the text that is read, {source} in the source"
+        return f"{answer}: {base} in the text; the table has its changes, in {kind.unit}"
+    return f"{answer}: {base} in the text, {source} in the source"
 
 
 def _effect_lines(patches: Patches, band: PatchBand | None) -> Iterator[str]:
@@ -225,7 +230,7 @@ def _effect_lines(patches: Patches, band: PatchBand | None) -> Iterator[str]:
     yield f"the largest effect: {rows[best[0]]}{separator}{columns[best[1]]}, {_format_effect(float(effects[best]))}"
     if band_mask is not None:
         counts = f"{int(band_mask.sum())} of {int((patches.values == patches.values).sum())}"  # without NaN
-        yield f"○ moves the answer no more than {RANDOM_TEXTS} random texts do: {counts} places"
+        yield f"○ no stronger than {RANDOM_TEXTS} random texts: {counts} places"
 
 
 def _neuron_lines(patches: Patches) -> Iterator[str]:
@@ -238,7 +243,7 @@ def _neuron_lines(patches: Patches) -> Iterator[str]:
     (layer, position), *_ = np.argwhere(np.isfinite(effects).any(-1)).tolist()
     values = effects[layer, position]
     order = np.argsort(-np.abs(values), kind="stable")[:MAX_NEURONS].tolist()
-    yield f"the {len(order)} of {len(values):,} neurons of L{layer} at {patches.text.labels[position]} ({position})"
+    yield f"{len(order)} of {len(values):,} neurons of L{layer} at {patches.text.labels[position]} ({position})"
     for neuron in order:
         yield f"neuron {neuron:<6}{_format_effect(float(values[neuron])):>6}"
 

@@ -25,35 +25,35 @@ FINETUNE_ADVICE = "`headlight finetune` can teach it"
 
 def predict(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, with a [MASK] where a word is to be guessed.")
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts, with [MASK] for each word to predict.")
     ] = None,
     pair: Annotated[
-        str | None, option("A second text: does it follow, or where in it is the answer? With --table its column.")
+        str | None, option("Second sentence, or the context of a question. With --table: its column.")
     ] = None,
     choice: Annotated[
         list[str] | None,
-        option("One of several answers to choose from, given again for each. With --table its column."),
+        option("Answer option, repeatable. With --table: its column."),
     ] = None,
     head: Annotated[
-        list[str] | None, option("Only this trained head of the model; may be given again.", metavar="NAME")
+        list[str] | None, option("Task head of the model, repeatable; by default all trained ones.", metavar="NAME")
     ] = None,
-    table: Annotated[
-        Path | None, input_file("Many texts instead: a table; or questions with answers, a .json as SQuAD's.")
-    ] = None,
+    table: Annotated[Path | None, input_file("A table of texts, or a .json file of questions in SQuAD's form.")] = None,
     text: shared.TextColumn = None,
     label: Annotated[
-        str | None, column("The column of the right choice: its number from 0, or its column's name.")
+        str | None, column("The column of the correct option: its number from 0, or the name of its column.")
     ] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    top_k: Annotated[int, option("How many pieces for each [MASK], classes or answers.", min=1)] = 5,
-    as_json: Annotated[bool, option("As one JSON object a text, with the rows of each head.", "--json")] = False,
+    top_k: Annotated[int, option("Number of tokens for each [MASK], of classes or of answers.", min=1)] = 5,
+    as_json: Annotated[
+        bool, option("Print one JSON object for each text, with the rows of each task head.", "--json")
+    ] = False,
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """What every trained head of a model predicts: pieces at each [MASK], classes, tags, an answer, what follows.
+    """Print the predictions of all trained task heads: masked words, next sentence, classes, tags, answers.
 
-    With --choice, which of several answers it chooses. With --table and --text, what one head predicts of every row, as
-    CSV; of questions in SQuAD's form, how many it answers rightly.
+    With --choice, print the probability of each answer option. With --table and --text, print the predictions of one
+    head for every row as CSV; for a file in SQuAD's form, print exact match and F1.
     """
     if choice and (set(head or ()) - {"chooser"} or pair or cut):
         raise Refused("--choice asks the head chooser about several second texts: leave --head, --pair and --cut out")
@@ -126,7 +126,7 @@ def head_lines(
 
 
 def _choice_readout(loaded: LoadedModel, question: str, choices: Sequence[str], top_k: int) -> Readout:
-    """Return the probabilities of the choices for a question, the likeliest first."""
+    """Return the probabilities of the choices for a question, the most probable first."""
     import bert_core
     from bert_core.task_heads import Readout
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bert_core.analysis.probes import ProbeDepth
 
 COLUMNS = {
-    "depth": "d", "accuracy": ".1%", "seeds": ">", "control": ".1%", "selectivity": "+.1%", "lookup": ".1%",
-    "majority": ".1%", "compression": ".2f", "of control": ".2f",
+    "depth": "d", "accuracy": ".1%", "seeds": ">", "control task": ".1%", "selectivity": "+.1%", "word type": ".1%",
+    "majority class": ".1%", "compression": ".2f", "of control task": ".2f",
 }  # fmt: skip
 MEANS = ("control", "selectivity", "lookup", "majority", "compression", "control_compression")
 
@@ -33,20 +33,23 @@ def probe(
         ),
     ],
     label: Annotated[
-        str, option("upos, relation or a feature such as number; of a .csv a column; else its number.", metavar="LABEL")
+        str,
+        option(
+            "upos, relation or a feature such as number; in a table, a column; in CoNLL, its number.", metavar="LABEL"
+        ),
     ],
-    out: Annotated[Path, output_file("The table, .csv or .json: a line a depth and seed.")],
+    out: Annotated[Path, output_file("The table, .csv or .json: one row for each depth and seed.")],
     settings: ProbeSettings,
     layers: Annotated[
-        str, option("Depths with commas, 0 for the embeddings, n for what leaves the n-th layer; or all.")
+        str, option("Depths, comma-separated: 0 for the embeddings, n + 1 for the output of layer n; or all.")
     ] = "all",
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """What of a label a linear probe reads off the words' states, layer by layer, beside what misleads.
+    """Train linear probes for a label of words at each depth, with baselines.
 
-    A majority line, a table of word types, and a control task of random labels stand beside it. Stopped, it keeps what
-    it has; the same command goes on.
+    The baselines are the majority class, the word type, and a control task with random labels. Run the same command
+    again to resume.
     """
     from bert_core.analysis.probes import probe_depths
     from bert_core.studies.probes import probe_file
@@ -72,7 +75,7 @@ def _print_depths(depths: list[ProbeDepth]) -> None:
     columns = dict(COLUMNS)
     has_erasure = not math.isnan(depths[0].figures["erased"][0])
     if has_erasure:
-        columns |= {"erased": ".1%", "masked-word loss": ""}
+        columns |= {"erased": ".1%", "masked-token loss": ""}
     rows = []
     for depth in depths:
         mean = {name: values[0] for name, values in depth.figures.items()}

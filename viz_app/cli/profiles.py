@@ -24,26 +24,30 @@ MAX_PRINTED = 8  # heads
 
 def profile(
     index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
-    out: Annotated[Path, output_file("A .json or .json.gz, which the page Profiles opens; or .csv, .parquet.")],
-    heads: Annotated[str, option("layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
-    tokens: Annotated[str, option("Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")] = "",
-    frequent: Annotated[int, option("Also of so many tokens, those that come most often.", min=0)] = 0,
-    neurons: Annotated[str, option("Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
+    out: Annotated[
+        Path, output_file("Output file: .json or .json.gz, which the page Profiles opens; .csv or .parquet.")
+    ],
+    heads: Annotated[str, option("Heads as layer.head, such as 3.8,4.*; all, or none.")] = "all",
+    tokens: Annotated[
+        str, option("Also profile these tokens of the vocabulary, separated by spaces: 'bank ##ing'.")
+    ] = "",
+    frequent: Annotated[int, option("Also profile this number of the most frequent tokens.", min=0)] = 0,
+    neurons: Annotated[str, option("Also profile these neurons: layer.neuron, such as 3.120,4.7-19.")] = "",
     random_neurons: Annotated[
-        int, option("Also of so many neurons of every layer, drawn by the seed.", "--drawn", min=0)
+        int, option("Also profile this number of random neurons of each layer.", "--drawn", min=0)
     ] = 0,
-    examples: Annotated[int, option("Sentences drawn from every tenth of each.", "--each", min=1, max=100)] = 3,
-    seed: Annotated[int, option("Of what is drawn.", min=0)] = 0,
-    pages: Annotated[Path | None, option("Also a page for each, .html, into this folder.", file_okay=False)] = None,
-    table: Annotated[Path | None, input_file("A table of `headlight heads`: what removal costs.")] = None,
-    table_source: Annotated[str, option("Over whose text the table was measured; shown beside it.")] = "",
-    source: Annotated[str, option("Whose text it is, and its licence; shown beside the sentences.")] = "",
+    examples: Annotated[int, option("Number of example sentences from each decile.", "--each", min=1, max=100)] = 3,
+    seed: Annotated[int, option("Random seed of examples and neurons.", min=0)] = 0,
+    pages: Annotated[Path | None, option("Folder for an HTML page of each profile.", file_okay=False)] = None,
+    table: Annotated[Path | None, input_file("A table of `headlight heads` with the ablation of each head.")] = None,
+    table_source: Annotated[str, option("Text of that table and its licence, shown with it.")] = "",
+    source: Annotated[str, option("Source of the corpus and its licence, shown with the sentences.")] = "",
     device: shared.Device = "auto",
 ) -> None:
-    """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
+    """Profile heads, tokens and neurons over a corpus, compared with a random baseline.
 
-    With sentences from every tenth of its activity, the heads that look in the same way, and what its removal costs.
-    Of tokens, where they stand and how alike their states are; of neurons, at what they fire.
+    Heads: attended tokens, example sentences, similar heads, and ablation. Tokens: positions, and similarity of their
+    hidden states. Neurons: the tokens with the largest activations.
     """
     from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table
@@ -129,5 +133,5 @@ def _summary(head: HeadProfile) -> str:
         f"{kind} {group.name} {group.share:.0%} (chance {group.chance:.0%})"
         for kind, group in head.distinctive_groups[:3]
     )
-    sinks = f"L{head.layer} H{head.head}: at [CLS] or [SEP] from {head.sink_share:.0%}"
+    sinks = f"L{head.layer} H{head.head}: strongest attention to [CLS] or [SEP] for {head.sink_share:.0%}"
     return f"{sinks}; where most active: {groups or 'nothing above chance'}"

@@ -18,21 +18,22 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 
 def prune(
-    out: Annotated[Path, option("The new model: a folder, or a name that ends in .zip.")],
-    heads: Annotated[str, option("Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")] = "",
+    out: Annotated[Path, option("The new model: a folder or a .zip file.")],
+    heads: Annotated[str, option("Heads to remove: layer.head from 0, such as 0.3,2.11; 4.* is a layer.")] = "",
     neurons: Annotated[
-        str, option("Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
+        str, option("Neurons to remove: layer.neuron from 0, such as 0.3,2.100-199; 4.* is a layer.")
     ] = "",
-    layers: Annotated[str, option("Whole layers to take out, as in 4,5.")] = "",
-    plan: Annotated[Path | None, input_file("A plan file, as prune-curve writes them.")] = None,
-    share: Annotated[float, option("How much of the plan to carry out.", min=0.0, max=1.0)] = 0.3,
+    layers: Annotated[str, option("Layers to remove, such as 4,5.")] = "",
+    plan: Annotated[Path | None, input_file("A plan file of `headlight prune-curve`.")] = None,
+    share: Annotated[float, option("Share of the plan to carry out.", min=0.0, max=1.0)] = 0.3,
     full_shape: Annotated[
-        bool, option("Zeros where heads and neurons were, for programs that know no pruning.", "--full-shape")
+        bool,
+        option("Keep the original shapes, filled with zeros, for other libraries.", "--full-shape"),
     ] = False,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "cpu",
 ) -> None:
-    """A new, smaller model without some heads, neurons or layers; the old one stays as it is."""
+    """Write a new model without some heads, neurons or layers; the original is not changed."""
     import bert_core
     from bert_core.pruning import prune_parts
     from bert_core.run.losses import existing_parts
@@ -76,8 +77,8 @@ def _parse_layers(text: str) -> list[int]:
 
 def prune_curve(
     corpus: shared.TextFile,
-    out: Annotated[Path, output_file("A CSV file; what it has already is not computed again.")],
-    part_kind: Annotated[str, option("What goes: heads, neurons or layers.", "--what")] = "heads",
+    out: Annotated[Path, output_file("A CSV file; points that it already contains are not computed again.")],
+    part_kind: Annotated[str, option("Parts to prune: heads, neurons or layers.", "--what")] = "heads",
     orders: Annotated[
         str | None,
         option(
@@ -86,18 +87,22 @@ def prune_curve(
             "importance,random, of layers ablation,random."
         ),
     ] = None,
-    reference: Annotated[Path | None, input_file("Texts for ablation-mean and -resample, a line each.")] = None,
-    points: Annotated[int, option("Into how many steps they are divided.", min=1)] = 10,
-    examples: Annotated[int, option("Examples to ask, and as many others to estimate on.", min=1)] = 256,
-    length: Annotated[int, option("Tokens of each.", min=5)] = 64,
+    reference: Annotated[
+        Path | None, input_file("Texts for ablation-mean and ablation-resample, one per line.")
+    ] = None,
+    points: Annotated[int, option("Number of points of the curve.", min=1)] = 10,
+    examples: Annotated[
+        int, option("Number of examples for the evaluation, and of others for the order.", min=1)
+    ] = 256,
+    length: Annotated[int, option("Number of tokens of each example.", min=5)] = 64,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     column: shared.TextColumn = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Loss, accuracies, size and speed as more and more heads go, or neurons or layers, beside five random orders.
+    """Measure loss, accuracies, size and speed as more heads, neurons or layers are pruned, in several orders.
 
-    Every point is a model that was really pruned. The same command again goes on where it stopped. Each order is kept
-    beside the CSV as a plan that `headlight prune --plan` takes.
+    Every point is a model that was really pruned. Run the same command again to resume. Each order is saved next to
+    the CSV as a plan for `headlight prune --plan`.
     """
     from bert_core.analysis.pruning import removable_head_count
     from bert_core.run.losses import existing_parts
@@ -140,14 +145,16 @@ def prune_curve(
     )
     for point in curve_points:
         shared.note(
-            f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} gone, loss {point.loss:.3f}, "
+            f"{point.order}: {point.removed:,} of {part_count:,} {part_kind} removed, loss {point.loss:.3f}, "
             f"MLM {point.mlm:.1%}"
         )
     curve = read_curve(out)
     for order in dict.fromkeys(point.order for point in curve):
         if order.partition(" ")[0] in order_names:
             count = removable_head_count(curve, order)
-            typer.echo(f"{order}: {count:,} of {part_count:,} {part_kind} can go before the loss rises by more than 1%")
+            typer.echo(
+                f"{order}: {count:,} of {part_count:,} {part_kind} can be removed before the loss rises by more than 1%"
+            )
     typer.echo(str(out))
 
 

@@ -18,19 +18,19 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def score(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences to compare.")] = None,
-    pairs: Annotated[Path | None, input_file("A file of pairs instead: two sentences a line; gives CSV.")] = None,
+    pairs: Annotated[Path | None, input_file("A file of pairs, two sentences per line; prints CSV.")] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     within_word: Annotated[
-        bool, option("Also hide the later pieces of the same word; better for rare words.", "--within-word")
+        bool, option("Also mask the later tokens of the same word; better for rare words.", "--within-word")
     ] = False,
-    pieces: Annotated[bool, option("The log-probability of every piece, too.", "--pieces")] = False,
+    pieces: Annotated[bool, option("Also print the log-probability of every token.", "--pieces")] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece.
+    """Compute the pseudo-log-likelihood of each sentence in nats, and its perplexity per token.
 
-    With --pairs, which of two sentences it believes more, line by line.
+    With --pairs, print the scores of two sentences per line, and their difference.
     """
     import bert_core
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 CONTEXT_CHARACTERS = 44  # on either side of a match
 
-IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `headlight index` made.")]
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="A folder of `headlight index`.")]
 
 
 @options(IndexSettings, partial=True)
@@ -36,10 +36,10 @@ def index(
         ),
     ] = None,
     *,
-    out: Annotated[Path, option("The folder of the index; one that is there grows.", file_okay=False)],
+    out: Annotated[Path, option("The folder of the index; an existing index is extended.", file_okay=False)],
     settings: Any,
-    layers: Annotated[str, option("Layers with commas: their heads, and the states that leave them; or all.")] = "all",
-    remove: Annotated[str | None, option("Take a file out of the index, by its name, instead.", metavar="NAME")] = None,
+    layers: Annotated[str, option("Layers, comma-separated, whose heads and outputs are kept; or all.")] = "all",
+    remove: Annotated[str | None, option("Remove a file from the index, by its name.", metavar="NAME")] = None,
     text: shared.TextColumn = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     engine: shared.Engine = "local",
@@ -47,7 +47,7 @@ def index(
 ) -> None:
     """Build a corpus index: hidden states, head outputs and strongest keys of every token.
 
-    Stopped, it keeps what it has; the same command again goes on. With another file the index grows.
+    Run the same command again to resume. Another file is added to the index.
     """
     from bert_core.studies.index import incomplete_note, index_file, read_contents, remove_from_index
     from bert_core.studies.runner import exclusive_lock
@@ -90,15 +90,16 @@ def index(
 def search(
     folder: IndexFolder,
     text: Annotated[str, typer.Argument(help="A sentence.")],
-    token: Annotated[str, option("A word of it, as in king, or 'the at 7'; or positions with commas, a phrase.")],
-    heads: Annotated[str | None, option("Search by these heads: layer.head with commas, as in 0.3, 4.*.")] = None,
+    token: Annotated[str, option("A word such as king or 'the at 7'; or comma-separated positions, for a phrase.")],
+    heads: Annotated[str | None, option("Search by these heads: layer.head, such as 0.3,4.*.")] = None,
     depth: Annotated[
         int | None,
         option("Search by hidden state at this depth: 0 for embeddings, n + 1 for layer n.", min=0),
     ] = None,
-    head_similarity: Annotated[
-        str, option("Measure for heads: brings, their output; looks, their attention pattern.", "--alike")
-    ] = "brings",
+    alike: Annotated[
+        Literal["output", "pattern", "brings", "looks"],
+        option("Similarity of heads: output, or attention pattern (formerly brings and looks)."),
+    ] = "output",
     phrase: Annotated[
         str, option("Several tokens: mean, tokens similar to their mean; each, sentences with a match of each.")
     ] = "mean",
@@ -110,9 +111,9 @@ def search(
             "--where",
         ),
     ] = None,
-    top: Annotated[int, option("Matches.", min=1)] = 20,
-    out: Annotated[Path | None, output_file("The matches as .csv or .json.")] = None,
-    model: Annotated[str | None, option("The model that the index was made with, where it is now.")] = None,
+    top: Annotated[int, option("Number of matches.", min=1)] = 20,
+    out: Annotated[Path | None, output_file("Output file of the matches, .csv or .json.")] = None,
+    model: Annotated[str | None, option("The model of the index, if it has moved.")] = None,
     engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
     device: shared.Device = "auto",
 ) -> None:
@@ -129,6 +130,7 @@ def search(
     if heads is None and depth is None:
         depth = corpus.depths[-1]
     pairs = [] if heads is None else shared.parse_heads(heads, corpus.heads)
+    head_similarity = "looks" if alike in ("pattern", "looks") else "brings"
     matches = search_index(
         corpus,
         loaded,
@@ -192,7 +194,7 @@ def _match_lines(matches: Matches, encoding: Encoding, positions: Sequence[int],
 def _match_details(match: Match) -> Iterator[str]:
     """Yield the offset to which a head attends, and the labels of the token, if there are any."""
     if match.offset is not None:
-        yield f"looks {match.offset:+d}" if isinstance(match.offset, int) else f"looks {match.offset}"
+        yield f"offset {match.offset:+d}" if isinstance(match.offset, int) else f"offset {match.offset}"
     labels = [str(match.labels[name]) for name in ("upos", "relation") if match.labels.get(name)]
     if labels:
         yield " ".join(labels)

@@ -29,7 +29,7 @@ def malloc_settings() -> dict[str, str]:
 
 
 def list_models() -> None:
-    """The models that come with Headlight."""
+    """List the bundled models."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import ASSETS, bundled_models
 
@@ -43,41 +43,33 @@ def list_models() -> None:
 
 def open_app(
     models: Annotated[
-        list[str] | None, option("A model to offer beside the bundled ones.", "--models", metavar="NAME_OR_DIR")
+        list[str] | None, option("Another model to offer, repeatable.", "--models", metavar="NAME_OR_DIR")
     ] = None,
-    more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
-    tables: Annotated[Path | None, input_folder("A folder of tables of `headlight heads`, to open on Roles.")] = None,
-    index: Annotated[Path | None, input_folder("A folder of `headlight index`, searched on Layers.")] = None,
-    lessons: Annotated[Path | None, input_folder("A folder of lessons of your own, for the page Learn.")] = None,
+    more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="Further models.")] = None,
+    tables: Annotated[Path | None, input_folder("Folder of tables of `headlight heads`, for Head roles.")] = None,
+    index: Annotated[Path | None, input_folder("Folder of `headlight index`, for Corpus search.")] = None,
+    lessons: Annotated[Path | None, input_folder("Folder of your own lessons, for Lessons.")] = None,
     device: Device = "auto",
-    port: Annotated[int | None, option("8501, or the next free one.", min=1, max=65535)] = None,
-    address: Annotated[str, option("Where to listen; any but localhost is for others too.")] = "localhost",
-    shared: Annotated[
-        bool, option("For others too, though it listens on localhost: behind a proxy.", "--shared")
-    ] = False,
-    host: Annotated[
-        list[str] | None, option("A name by which others ask; with none, any is answered.", metavar="NAME")
-    ] = None,
-    base_path: Annotated[
-        str, option("What stands before every path, where a proxy serves more than this.", metavar="PATH")
-    ] = "",
+    port: Annotated[int | None, option("Port; by default 8501 or the next free one.", min=1, max=65535)] = None,
+    address: Annotated[str, option("Address to bind; any other than localhost makes the server public.")] = "localhost",
+    shared: Annotated[bool, option("Public server on localhost, behind a reverse proxy.", "--shared")] = False,
+    host: Annotated[list[str] | None, option("Allowed host name, repeatable; by default any.", metavar="NAME")] = None,
+    base_path: Annotated[str, option("Path prefix of the app behind a proxy.", metavar="PATH")] = "",
     embed_in: Annotated[
         list[str] | None,
-        option("A site whose pages may show the app in a frame, may be given again.", metavar="ORIGIN"),
+        option("Site whose pages may embed the app, repeatable.", metavar="ORIGIN"),
     ] = None,
     metrics: Annotated[int | None, option("Deprecated: without effect.", min=1, max=65535, hidden=True)] = None,
-    for_class: Annotated[
-        bool, option("For a class that answers together: shows the teacher's code in this terminal.", "--class")
-    ] = False,
+    for_class: Annotated[bool, option("Class mode: prints the teacher's code in this terminal.", "--class")] = False,
     memory: Annotated[
         float | None,
         option(
-            "What it may use in all; if not given, 2 GB beside Python and the models, and 60% of the machine's.",
+            "Memory limit; by default 2 GB above Python and the models, at most 60% of the memory.",
             metavar="GB",
         ),
     ] = None,
     model_memory: Annotated[
-        float | None, option("What its models may take of that; if not given, half.", metavar="GB")
+        float | None, option("Memory limit of the models; by default half of --memory.", metavar="GB")
     ] = None,
 ) -> None:
     """Serve the app to a browser."""
@@ -153,13 +145,14 @@ def _teachers_code() -> str:
 
     if code := os.environ.get(CLASS):
         if len(plain_code(code)) < CODE_LENGTH:
-            raise Refused(f"{CLASS} has {len(plain_code(code))} signs: a teacher's code needs {CODE_LENGTH} or more")
+            raise Refused(
+                f"{CLASS} has {len(plain_code(code))} characters: a teacher's code needs {CODE_LENGTH} or more"
+            )
         return code
     if not sys.stdout.isatty():
         raise Refused(
-            f"--class shows the teacher's code in a terminal, and there is none: choose one of {CODE_LENGTH} signs or "
-            "more, "
-            f"and give it in the environment as {CLASS}"
+            "--class shows the teacher's code in a terminal, and there is none: choose one of at least "
+            f"{CODE_LENGTH} characters, and set it in the environment as {CLASS}"
         )
     code = new_code()
     print(f"\n  Teacher's code: {group_code(code)}   (asked for at /learn?teach=1)\n", flush=True)

@@ -70,7 +70,7 @@ def column(help: str, *names: str) -> Any:
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
 DEFAULT_MODEL = "headlight-mini"
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1 or mps.")]
 Cuts = Annotated[
     str,
     typer.Option(
@@ -90,13 +90,13 @@ TextFile = Annotated[
     Path,
     file_argument("Plain text (.txt), one paragraph per line; or, with --text, a table (.csv, .tsv, .jsonl, .json)."),
 ]
-TextColumn = Annotated[str | None, column("The column of the texts, in a table.", "--text")]
+TextColumn = Annotated[str | None, column("The column of the texts in a table.", "--text")]
 PairColumn = Annotated[str | None, column("The column of second texts.", "--pair")]
 QuestionName = Annotated[
-    str | None, typer.Option("--ask", metavar="KIND", help=f"Ask another head of the model: {_QUESTION_NAMES}")
+    str | None, typer.Option("--ask", metavar="KIND", help=f"Use another task head: {_QUESTION_NAMES}")
 ]
-Engine = Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over a result of other settings or another file.")]
+Engine = Annotated[str, typer.Option(help="local, or ray for a Ray cluster.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite a result of other settings or another file.")]
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,9 @@ def first_texts(path: Path) -> tuple[str, ...]:
 
     first = next(line_shards(path, size=MAX_REFERENCES), None)
     if first is None or not first.lines:
-        raise Refused(f"{path.name} has no text in its first {MAX_REFERENCES} lines: nothing can stand in for a head")
+        raise Refused(
+            f"{path.name} has no text in its first {MAX_REFERENCES} lines: no output can replace that of a head"
+        )
     return tuple(line.text for line in first.lines)
 
 

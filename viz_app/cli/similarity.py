@@ -23,19 +23,19 @@ MAX_PRINTED = 10  # parts
 
 def similarity(
     first: Annotated[str | None, typer.Argument(metavar="A", help="A text.")] = None,
-    second: Annotated[str | None, typer.Argument(metavar="B", help="Another.")] = None,
-    pairs: Annotated[Path | None, input_file("A table of pairs instead, by --text and --pair.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Another text.")] = None,
+    pairs: Annotated[Path | None, input_file("A table of pairs, with --text and --pair.")] = None,
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     out: Annotated[
-        Path | None, output_file("What each pair of tokens adds: .csv, or .png, .svg, .pdf as a picture.")
+        Path | None, output_file("Parts of the cosine by pairs of tokens: .csv, or a picture, .png, .svg or .pdf.")
     ] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """How alike two texts are, each read by itself: the cosine of their vectors, and what tokens add to it.
+    """Compute the cosine of two sentence vectors, and its parts by pairs of tokens.
 
-    With --pairs the cosine of every row of a table, as CSV.
+    With --pairs, print the cosine of every row of a table as CSV.
     """
     from bert_core.studies.files import identify
     from bert_core.studies.texts import missing_columns_message
@@ -75,7 +75,7 @@ def _compare_texts(loaded: LoadedModel, first: str, second: str) -> Similarity:
     )
     _note_pooling(loaded)
     order = np.argsort(-np.abs(result.parts), axis=None)[:MAX_PRINTED]
-    typer.echo(f"its largest parts of {result.parts.size:,} (they sum to it)")
+    typer.echo(f"the largest of its {result.parts.size:,} parts, which sum to it")
     for row, column in zip(*np.unravel_index(order, result.parts.shape), strict=True):
         typer.echo(f"  {result.parts[row, column]:+.4f}  {result.first.labels[row]}  {result.second.labels[column]}")
     return result
@@ -117,4 +117,4 @@ def _encode(loaded: LoadedModel, text: str) -> Encoding:
 def _note_pooling(loaded: LoadedModel) -> None:
     """Note on stderr if the model was not trained for sentence vectors."""
     if loaded.pooling is None:
-        shared.note(f"{loaded.name} was not trained to make one vector of a text: this is the mean of its states")
+        shared.note(f"{loaded.name} was not trained for sentence vectors: the mean of its hidden states is used")

@@ -18,33 +18,37 @@ from viz_app.export import PICTURES
 @options(StudySettings, partial=True)
 def faithfulness(
     text: shared.TextFile,
-    out: Annotated[Path, output_file("The table, a CSV file: a line for every answer.")],
+    out: Annotated[Path, output_file("The table as CSV: one row for each question and method.")],
     settings: Any,
     methods: Annotated[
-        str | None, option("Of docs/methods.md, between commas; all of them.", metavar="NAME,NAME")
+        str | None,
+        option("Attribution methods, comma-separated; by default all.", metavar="NAME,NAME"),
     ] = None,
     kinds: Annotated[
-        str, option("Of content, function, nsp; or tag, span, replaced, similarity.", metavar="KIND,KIND")
+        str,
+        option("Kinds of targets: content, function, nsp; tag, span, replaced or similarity.", metavar="KIND,KIND"),
     ] = ",".join(StudySettings.kinds),
-    lengths: Annotated[str, option("Tokens of a sentence, from and to.")] = "{}:{}".format(*StudySettings.lengths),
-    pair_lengths: Annotated[str, option("Tokens of a pair, from and to.")] = "{}:{}".format(
+    lengths: Annotated[str, option("Range of the number of tokens of a sentence.")] = "{}:{}".format(
+        *StudySettings.lengths
+    ),
+    pair_lengths: Annotated[str, option("Range of the number of tokens of a pair.")] = "{}:{}".format(
         *StudySettings.pair_lengths
     ),
-    pieces: Annotated[bool, option("Take pieces away, not whole words.", "--pieces")] = False,
-    plot: Annotated[Path | None, output_file("A picture: .png, .svg or .pdf.")] = None,
+    pieces: Annotated[bool, option("Mask single tokens instead of whole words.", "--pieces")] = False,
+    plot: Annotated[Path | None, output_file("Figure of the results, .png, .svg or .pdf.")] = None,
     scores: Annotated[
         Path | None,
-        input_file("Judge these scores of its texts (.csv, .parquet): columns text, start, end, asked, and methods."),
+        input_file("Evaluate these scores (.csv, .parquet): columns text, start, end, asked, methods."),
     ] = None,
     text_column: shared.TextColumn = None,
-    pair: Annotated[str | None, column("With --scores: of second texts.")] = None,
+    pair: Annotated[str | None, column("With --scores: the column of second texts.")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Judge the methods of "why this word?" on the sentences of a file, beside random rankings.
+    """Evaluate the faithfulness of attribution methods on a text file, compared with random rankings.
 
-    With --scores the texts and answers are those of a file of scores, whoever made them, and the methods stand beside
-    them. The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
+    With --scores, texts and targets are those of a file of scores, which are evaluated together with the methods. Run
+    the same command again to resume. Prints a summary in Markdown.
     """
     from bert_core.studies.external_scores import judge_scores
     from bert_core.studies.faithfulness import judge_file, summarise_methods, summary_markdown

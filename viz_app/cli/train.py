@@ -29,8 +29,8 @@ from viz_app.cli.tables import print_table, text_table
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.training.measures import Measures
 
-RunFolder = Annotated[Path, option("Where checkpoints, log, model go.", file_okay=False)]
-Cache = Annotated[Path | None, option("Tokenized texts; default FOLDER/corpus.", file_okay=False)]
+RunFolder = Annotated[Path, option("Folder of checkpoints, log and model.", file_okay=False)]
+Cache = Annotated[Path | None, option("Folder of tokenized texts; by default FOLDER/corpus.", file_okay=False)]
 SaveInterval = Annotated[float, option("Seconds between checkpoints.", min=0.0)]
 
 
@@ -41,7 +41,7 @@ def pretrain(
     folder: RunFolder,
     settings: Any,
     mix: Mix,
-    held_out: Annotated[Path | None, input_file("Text to evaluate on.")] = None,
+    held_out: Annotated[Path | None, input_file("Held-out text.")] = None,
     text_column: shared.TextColumn = None,
     start: Annotated[
         str,
@@ -52,8 +52,8 @@ def pretrain(
         str, option("Share of batches of each length, in tokens.")
     ] = "32:0.15,64:0.3,128:0.45,256:0.05,512:0.05",
     mask_rate: Annotated[float, option("Share of tokens to predict.", min=0.01, max=0.9)] = 0.2,
-    whole_words: Annotated[bool, option("Hide whole words, not pieces.", "--whole-words")] = False,
-    dropout: Annotated[float, option("On hidden states and attention.", min=0.0, max=0.9)] = 0.0,
+    whole_words: Annotated[bool, option("Mask whole words instead of single tokens.", "--whole-words")] = False,
+    dropout: Annotated[float, option("Dropout of hidden states and attention.", min=0.0, max=0.9)] = 0.0,
     save_every: SaveInterval = 300.0,
     evaluate_every: Annotated[int, option("Steps between held-out evaluations.", min=1)] = 500,
     cache: Cache = None,
@@ -61,9 +61,9 @@ def pretrain(
 ) -> None:
     """Train on the texts of a file: masked words and next sentences.
 
-    The same command again goes on where it stopped.
+    Run the same command again to resume.
 
-    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., where --start has to be --init.
+    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., with --init instead of --start.
     """
     from bert_core.training.launch import launch
 
@@ -93,36 +93,34 @@ def finetune(
             "questions, .json as SQuAD's."
         ),
     ],
-    folder: Annotated[Path, option("Where the model and its log go.", file_okay=False)],
+    folder: Annotated[Path, option("Folder of the model and its log.", file_okay=False)],
     settings: Any,
     answer_settings: Any,
     text: shared.TextColumn = None,
     label: Annotated[
-        str | None, column("The column of the classes; of CoNLL its number, or the last; else upos.")
+        str | None, column("The column of the classes; in CoNLL its number (default: last); in CoNLL-U upos.")
     ] = None,
     pair: Annotated[str | None, column("The column of second texts.")] = None,
-    word: Annotated[int, option("The number of the column of the words, of CoNLL.", min=1)] = 1,
+    word: Annotated[int, option("In CoNLL: the number of the column of words.", min=1)] = 1,
     held_out: Annotated[
-        str, option("Another file, or the share of each class or of texts to ask on.", metavar="FILE_OR_SHARE")
+        str, option("A file, or the share of the data that is held out.", metavar="FILE_OR_SHARE")
     ] = "0.1",
     start: Annotated[
         str, option("A bundled model, a checkpoint folder, or a hub id.", "--init", "--start")
     ] = shared.DEFAULT_MODEL,
     max_length: Annotated[
-        int | None, option("Tokens of a text, 128, longer ones are cut; of a question and context, 384.", min=5)
+        int | None, option("Maximum number of tokens: by default 128, of a question with its context 384.", min=5)
     ] = None,
     skip_broken: Annotated[
-        bool, option("Leave out questions whose answer is not in its context.", "--skip-broken")
+        bool, option("Leave out questions whose answer is not in the context.", "--skip-broken")
     ] = False,
-    keep: Annotated[
-        int, option("Of how many steps the weights are kept, in FOLDER/steps; 0: of none.", min=0, max=100)
-    ] = 0,
+    keep: Annotated[int, option("Number of checkpoints to keep in FOLDER/steps, evenly spaced.", min=0, max=100)] = 0,
     device: shared.Device = "auto",
 ) -> None:
-    """Teach a model the classes of your texts, tags of their words, or to find the answers to questions in them.
+    """Fine-tune a model on classes of texts, tags of words, or answers to questions.
 
-    The weights that do best on held-out texts are kept, ready for `headlight app --models FOLDER`. Stopped, the same
-    command goes on, on a CPU to the same weights.
+    The weights with the best held-out score are kept; open them with `headlight app --models FOLDER`. Run the same
+    command again to resume.
     """
     from bert_core.studies.files import Format, identify
     from bert_core.studies.texts import missing_columns_message
@@ -153,23 +151,23 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     held_out: shared.TextFile,
     more_texts: Annotated[
-        list[str] | None, option("Another kind of held-out text; as often as wanted.", "--also", metavar="KIND=FILE")
+        list[str] | None, option("Another kind of held-out text, repeatable.", "--also", metavar="KIND=FILE")
     ] = None,
     text_column: shared.TextColumn = None,
-    train: Annotated[Path | None, input_file("The training text, for how much of it is asked.")] = None,
-    cache: Annotated[Path | None, option("Tokenized texts; default none kept.", file_okay=False)] = None,
-    out: Annotated[Path | None, output_file("All figures, as .json.")] = None,
-    picture: Annotated[Path | None, output_file("How sure it may be taken, as .svg.")] = None,
+    train: Annotated[Path | None, input_file("The training text, to report its overlap with the questions.")] = None,
+    cache: Annotated[Path | None, option("Folder of tokenized texts; by default none.", file_okay=False)] = None,
+    out: Annotated[Path | None, output_file("Output file with all results, .json.")] = None,
+    picture: Annotated[Path | None, output_file("Figure of the calibration, .svg.")] = None,
     keep_temperature: Annotated[
-        bool, option("Store it in the model's folder, where pages read it.", "--keep-temperature")
+        bool, option("Store the temperature in the model's folder, for calibrated confidence.", "--keep-temperature")
     ] = False,
-    batches: Annotated[int, option("Batches of about 4,096 tokens for each figure.", min=1)] = 100,
+    batches: Annotated[int, option("Number of batches of about 4,096 tokens for each result.", min=1)] = 100,
     device: shared.Device = "auto",
 ) -> None:
-    """How good a model is: held-out words and next sentences, facts, repeated words, how sure it may be.
+    """Evaluate a model: masked tokens, next sentences, facts, agreement, repeated words and calibration.
 
-    15% of the pieces are asked for, behind 80/10/10 of [MASK], a random piece and itself, and behind [MASK] alone.
-    Strangers come from any other document, and (near) from one of the same kind.
+    15% of the tokens are predicted, replaced by [MASK], a random token or themselves (80/10/10), and by [MASK] alone.
+    Unrelated second sentences come from any other document, and (near) from one of the same kind.
     """
     from bert_core.calibration import write_temperature
     from bert_core.training.data import Corpus
@@ -266,18 +264,18 @@ def _share(count: int, total: int) -> str:
 @options(LensSettings)
 def tune_lens(
     text: shared.TextFile,
-    folder: Annotated[Path, option("Where checkpoints, log, translators go.", file_okay=False)],
+    folder: Annotated[Path, option("Folder of checkpoints, log and translators.", file_okay=False)],
     settings: LensSettings,
-    held_out: Annotated[Path | None, input_file("Text to compare on.")] = None,
+    held_out: Annotated[Path | None, input_file("Held-out text.")] = None,
     text_column: shared.TextColumn = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     save_every: SaveInterval = 120.0,
     cache: Cache = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Train a tuned lens: one affine map a layer, so that the word head can read every layer.
+    """Train a tuned lens: one affine map for each layer, so that the MLM head can read every layer.
 
-    The model stays as it is. Put the file into the model's folder, and the page Layers offers it.
+    The model is not changed. Put the file into the model's folder to use it on the page Layers & logit lens.
     """
     from bert_core.training.lens import tune_lens as tune
 
@@ -298,12 +296,12 @@ def train_captioner(
     folder: RunFolder,
     settings: CaptionerSettings,
     save_every: SaveInterval = 120.0,
-    evaluate_every: Annotated[int, option("Steps between looks at held-out scenes.", min=1)] = 500,
+    evaluate_every: Annotated[int, option("Steps between evaluations on held-out scenes.", min=1)] = 500,
     device: shared.Device = "auto",
 ) -> None:
-    """Train a captioner on scenes that are drawn on the fly; no data is needed.
+    """Train an image captioner on generated scenes; no data is needed.
 
-    The same command again goes on where it stopped.
+    Run the same command again to resume.
     """
     from bert_core.loading import best_device
     from bert_core.scenes import VOCABULARY
@@ -322,10 +320,10 @@ def train_captioner(
 
 def evaluate_captioner(
     model: Annotated[str, typer.Argument(help="headlight-shapes, or a folder of a captioner.")] = "headlight-shapes",
-    scenes: Annotated[int, option("As in training, and as many held out.", min=1)] = 2000,
+    scenes: Annotated[int, option("Number of scenes as in training, and of held-out scenes.", min=1)] = 2000,
     device: shared.Device = "auto",
 ) -> None:
-    """How many captions are correct, on scenes as in training and on unseen combinations."""
+    """Measure how many captions are correct, on scenes as in training and on unseen combinations."""
     from bert_core.training.captioner import evaluate_captioner as evaluate_scenes
     from bert_core.vision import load_captioner
 

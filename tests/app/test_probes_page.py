@@ -117,7 +117,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     for name, figure in (("original", "loss"), ("label erased", "loss_erased"), ("random directions", "loss_random")):
         assert_near(np.array(lines(losses)[name]), np.array([depth.figures[figure][0] for depth in found]))
     table = app.dataframe[0].value
-    assert table["depth"].tolist() == list(range(7))
+    assert table["depth"].tolist() == ["emb.", *(f"L{layer}" for layer in range(6))]
     assert_near(table["selectivity"].to_numpy(), np.array([depth.figures["selectivity"][0] for depth in found]), of=1.0)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
     made = probe_file(loaded, FILE, "kind", settings).compute(ignore_progress)

@@ -274,7 +274,7 @@ def pass_overview(
     invisible = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}
     traces.append(scatter([x for x, _ in places], [y for _, y in places], hovers, **invisible))
     if columns.outputs:
-        first = min(max(selected - len(columns.outputs) // 2, rows.start), max(rows.stop - len(columns.outputs), 0))
+        first = min(selected, max(rows.stop - len(columns.outputs), 0))  # the most probable word in the selected row
         words = [f"{plain(word, 12)} {two_digits(share)}" for word, share in columns.outputs]
         font = token_font(sized(12, 14), colours.text)
         y_words = [first + number for number in range(len(words))]

@@ -182,6 +182,16 @@ def test_a_neuron_is_switched_off_for_every_page(loaded: LoadedModel) -> None:
     assert app.query_params["scaled"] == "3.146:2.5"
 
 
+def test_a_neuron_that_is_switched_off_stays_selected() -> None:
+    """The strongest neuron of a cell, although another one is the strongest of that cell then."""
+    app = start(**HERS, neuron_cell="2.5")
+    selected = next(heading.value for heading in app.subheader if heading.value.startswith("L2 neuron"))
+    app.button(key="neuron_scale").click()
+    settled(app.run())
+    assert selected in [heading.value for heading in app.subheader]
+    assert app.query_params["scaled"] == f"2.{selected.rpartition(' ')[2]}:0"
+
+
 def test_any_neuron_is_chosen_by_its_numbers() -> None:
     """And its address brings it back; one that the model has not is left out."""
     app = start(**HERS)

@@ -187,6 +187,9 @@ def test_the_page_opens_on_the_recorded_probes(loaded: LoadedModel) -> None:
     assert f"**{max(expected):.0%}** of held-out words get the correct number of the subject" in words(app)
     assert any(button.label.startswith("Run it yourself, about ") for button in app.button)
     assert not figures(start(seeds="2", label="subject"), "scatter") and not figures(start(label="number"), "scatter")
+    erased = start(erase="1", label="subject")
+    assert len(figures(erased, "scatter")) == 1 and "Predictions without the label" not in words(erased)
+    assert any(button.label.startswith("Probe 7 depths") for button in erased.button)
     assert set(BUNDLED) == {*labels_of(SENTENCES), *labels_of(AGREEMENT)}
 
 

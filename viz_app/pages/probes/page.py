@@ -69,10 +69,10 @@ def draw(page: View) -> None:
         result = st.container(gap="small")
         depths = f"{selection.loaded.config.num_hidden_layers + 1} depths"
         button = f"Probe {depths} with {settings.seeds} seed{'s' * (settings.seeds != 1)}"
-        if recorded is not None:
+        if recorded is not None and not erase.value:
             button = "Run it yourself"
         points = confirm(button, probe_file(selection.plain, file, name, settings))
-    notes = [_material(file)]
+    notes, is_computed = [_material(file)], points is not None
     if points is None and recorded is not None:
         points = recorded.points
         notes.insert(0, f"Measured on {recorded.date}.")
@@ -96,14 +96,14 @@ def draw(page: View) -> None:
     add_file(
         "Accuracies (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
     )
-    if erase.value:
+    if erase.value and is_computed:
         _draw_erased(selection, file, name, settings)
 
 
 def _recorded(selection: Selection, file: LabelledFile, name: str, settings: ProbeSettings) -> RecordedProbes | None:
-    """Return the recorded probes if they are of this model, file, label and settings."""
+    """Return the recorded probes, without erasure, if they are of this model, file, label and number of seeds."""
     recorded = recorded_probes()
-    if file is not AGREEMENT or (name, settings.seeds, settings.erase) != (LABEL, SEEDS, False):
+    if file is not AGREEMENT or (name, settings.seeds) != (LABEL, SEEDS):
         return None
     return recorded if fingerprint(selection.plain) == recorded.fingerprint else None
 

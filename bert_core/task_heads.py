@@ -784,8 +784,8 @@ class MultipleChoiceHead(_PoolerHead):
     architectures = ("MultipleChoice",)
     result = "choice"
     needs_pair = "multiple choice needs two texts: give the answer option as the second text"
-    pair_advice = "add one of its choices as the second text"
-    title = "Which answer does it choose?"
+    pair_advice = "add one of the options as the second text"
+    title = "Which answer does the model choose?"
     subtitle = "Each answer option is read together with A; the most probable one is chosen."
 
     def is_in_checkpoint(self, config: BertConfig, weights: Mapping[str, Tensor]) -> bool:

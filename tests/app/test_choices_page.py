@@ -57,7 +57,7 @@ def test_predict_shows_which_choice_is_taken(
     """The likeliest with its probability as it was typed, all of them to be asked about, and a file of them."""
     app = opened(tiny_chooser_folder, monkeypatch, off=",".join(f"{layer}.{head}" for layer, head in off))
     assert not app.exception and not app.error and not app.warning
-    assert "Which answer does it choose?" in words(app)
+    assert "Which answer does the model choose?" in words(app)
     found = found_by(tiny_chooser_folder, off)
     assert [one.value for one in app.markdown if one.value.startswith("#### “")] == [said(found)]
     (pills,) = [one for one in app.button_group if one.label == "Explain"]
@@ -184,13 +184,13 @@ def test_a_published_chooser_is_asked_nothing_else(
         assert not app.exception and not app.error, page
         assert target_of(app)[0] == "choice"
         if page == "predict":
-            assert "Which answer does it choose?" in words(app)
+            assert "Which answer does the model choose?" in words(app)
     app = opened(folder, monkeypatch, "why")
-    assert not app.exception and "add one of its choices as the second text" in words(app)
+    assert not app.exception and "add one of the options as the second text" in words(app)
 
 
 def test_a_model_without_a_chooser_chooses_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is on the page."""
     app = opened(tiny_model_folder, monkeypatch, pair=CHOICES[1])
-    assert not app.exception and "Which answer does it choose?" not in words(app) and not app.text_area
+    assert not app.exception and "Which answer does the model choose?" not in words(app) and not app.text_area
     assert all("choice" not in option for option in target_of(app)[1])

@@ -132,7 +132,7 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
     if loaded.has_detector:
         assert "Which token was replaced?" in said and "What belongs in the gap" not in said
     elif loaded.has_chooser:
-        assert "Which answer does it choose?" in said and "What belongs in the gap" not in said
+        assert "Which answer does the model choose?" in said and "What belongs in the gap" not in said
     elif loaded.has_tagger:
         assert "How is each word tagged?" in said and "What belongs in the gap" not in said
     elif loaded.has_classifier:

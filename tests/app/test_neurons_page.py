@@ -75,7 +75,7 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> 
     assert one_line(texts[7].removeprefix("promotes "), 9) in {
         text for t in figure["data"][2:] for text in t.get("text", ())
     }
-    assert "L4 at queen" in words(app)
+    assert "L4 at “queen”" in words(app)
     listed = app.dataframe[0].value
     assert listed["neuron"].tolist() == found.neurons[4, 2].tolist()
     assert_near(listed["activation"], run.activations[4, 2, found.neurons[4, 2]])
@@ -135,7 +135,7 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
         assert np.abs(added[0, 0]).argmax() == 856, text
     app = start()
     assert app.session_state.text == EXAMPLE.text and app.session_state.neuron == NEURON
-    assert "**L3 neuron 146** is active" in words(app) and "L3 at she" in words(app)
+    assert "**L3 neuron 146** is active" in words(app) and "L3 at “she”" in words(app)
 
 
 def test_the_answer_rests_on_neurons_and_is_held_against_chance(
@@ -181,6 +181,16 @@ def test_a_neuron_is_switched_off_for_every_page(loaded: LoadedModel) -> None:
     app.button(key="neuron_scale").click()
     settled(app.run())
     assert app.query_params["scaled"] == "3.146:2.5"
+
+
+def test_a_neuron_that_is_switched_off_stays_selected() -> None:
+    """The strongest neuron of a cell, although another one is the strongest of that cell then."""
+    app = start(**HERS, neuron_cell="2.5")
+    selected = next(heading.value for heading in app.subheader if heading.value.startswith("L2 neuron"))
+    app.button(key="neuron_scale").click()
+    settled(app.run())
+    assert selected in [heading.value for heading in app.subheader]
+    assert app.query_params["scaled"] == f"2.{selected.rpartition(' ')[2]}:0"
 
 
 def test_any_neuron_is_chosen_by_its_numbers() -> None:

@@ -117,7 +117,7 @@ def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel)
     for name, figure in (("original", "loss"), ("label erased", "loss_erased"), ("random directions", "loss_random")):
         assert_near(np.array(lines(losses)[name]), np.array([depth.figures[figure][0] for depth in found]))
     table = app.dataframe[0].value
-    assert table["depth"].tolist() == list(range(7))
+    assert table["depth"].tolist() == ["emb.", *(f"L{layer}" for layer in range(6))]
     assert_near(table["selectivity"].to_numpy(), np.array([depth.figures["selectivity"][0] for depth in found]), of=1.0)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
     made = probe_file(loaded, FILE, "kind", settings).compute(ignore_progress)
@@ -187,6 +187,9 @@ def test_the_page_opens_on_the_recorded_probes(loaded: LoadedModel) -> None:
     assert f"**{max(expected):.0%}** of held-out words get the correct number of the subject" in words(app)
     assert any(button.label.startswith("Run it yourself, about ") for button in app.button)
     assert not figures(start(seeds="2", label="subject"), "scatter") and not figures(start(label="number"), "scatter")
+    erased = start(erase="1", label="subject")
+    assert len(figures(erased, "scatter")) == 1 and "Predictions without the label" not in words(erased)
+    assert any(button.label.startswith("Probe 7 depths") for button in erased.button)
     assert set(BUNDLED) == {*labels_of(SENTENCES), *labels_of(AGREEMENT)}
 
 

@@ -236,7 +236,7 @@ def test_the_kept_share_counts_edges(page: Page, address: str) -> None:
 def test_every_row_has_its_strongest_line(page: Page, address: str) -> None:
     """A head that looks at the token before has a line from every token, and a row without a favourite all of its."""
     opened(page, address, "previous=1")
-    expect(page.get_by_text("strongest 70 % of each row")).to_be_visible()
+    expect(page.get_by_text("strongest 70% of each row")).to_be_visible()
     expect(page.locator(".note")).to_contain_text("11 of 36 edges")
     inked = """c => {
         const { width, height } = c, rows = 6, data = c.getContext("2d").getImageData(2, 0, 1, height).data;

@@ -15,7 +15,7 @@ def test_a_cell_is_clicked_and_its_neuron_switched_off(app: str, page: Page) -> 
     click_at(page.locator(".st-key-neurons_map .js-plotly-plot .nsewdrag").first, 1.5 / 6, 7.5 / 10)
     assert reaches_address(page, lambda address: address.get("neuron_cell") == "1.7")
     settled(page)
-    expect(page.get_by_role("heading", name="L1 at brother")).to_be_visible()
+    expect(page.get_by_role("heading", name="L1 at “brother”")).to_be_visible()
     page.get_by_role("button", name="Switch off", exact=True).click()
     assert reaches_address(page, lambda address: address.get("scaled", "").startswith("1."))
     settled(page)

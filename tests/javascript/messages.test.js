@@ -16,7 +16,7 @@ const tokens = ["the", "cat", "sat"].map((text, i) => [text, 10 + i, "A"]);
 const headerOf = (changed = {}) => ({
   layers: 2, count: 2, signed: false, unit: "attention", queries: tokens, keys: tokens, lecture: false,
   codes, longestAsk: 2, keeps: [0.05, 1], layer: 0, mode: "curves", names: { 0: "a", 1: "b" }, sent: [], lines: [],
-  drawn: [0], combined: null, vectors: null, heads: [0], selected: ["query", []], kept: 0.7, stamp: 0, pruned: [],
+  drawn: [0], combined: null, vectors: null, query: 0, heads: [0], selected: ["query", []], kept: 0.7, stamp: 0, pruned: [],
   off: [], holes: {}, limit: null, notes: [], strongest: [], ...changed,
 });
 

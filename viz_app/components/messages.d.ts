@@ -101,6 +101,7 @@ export interface ViewHeader extends FixedHeader {
   drawn: number[];
   combined: string | null; // what the one map is that stands for several heads
   vectors: VectorsSaid | null;
+  query: number; // position of the token whose vectors are shown where none is selected
   heads: number[];
   selected: [side: Side, positions: number[]];
   kept: number;

@@ -21,7 +21,7 @@ OPAQUE = 0.9  # the strongest heat
 
 
 class Outline(NamedTuple):
-    """The box of an object: left, top, right, bottom as shares of the image; its name; whether it is the target."""
+    """The box of an object: left, top, right, bottom as shares of the image; name or ""; whether it is the target."""
 
     box: tuple[float, float, float, float]
     name: str
@@ -93,6 +93,8 @@ def _framed(
         edges = (left - 0.5, right - 0.5), (top - 0.5, bottom - 0.5)
         box_frame = frame(*edges, colours.accent, 3 if is_target else 1.5)
         boxes.append(box_frame | {"line": {**box_frame["line"], "dash": "solid" if is_target else "dot"}})
+        if not name:
+            continue
         is_below = top < 0.12 * height
         x, y = min(max((left + right) / 2, 0.18 * width), 0.82 * width), bottom if is_below else top
         style: dict[str, Any] = {"bgcolor": colours.background, "opacity": 0.9, "borderpad": 1}
@@ -113,7 +115,7 @@ def _framed(
 def faint(image: np.ndarray) -> np.ndarray:
     """Return an image in grey, close to the colour of the page, as drawn under a heatmap; uint8 of the same shape."""
     background = np.array(rgb(page().background), np.float32)
-    grey = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+    grey = image.max(-1).astype(np.float32)  # a coloured shape differs from a grey ground, however dark its colour
     grey = 255 * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
     mixed: np.ndarray = (1 - FAINT) * background + FAINT * grey[..., None]
     rounded: np.ndarray = np.rint(mixed)

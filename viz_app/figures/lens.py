@@ -66,7 +66,7 @@ def lens_grid(
         if len(part) != rows or any(len(line) != depths for line in part):
             raise ValueError(f"{name} do not fit {rows} rows of {depths} depths")
     require_equal_lengths(labels=row_labels, positions=places)
-    size = sized(13, 17) if depths <= 9 else sized(12, 14)
+    size = sized(14, 17) if depths <= 9 else sized(12, 14)
     longest = max(LEAST_LETTERS, round(sized(LETTERS_A_LINE, LECTURE_LETTERS_A_LINE) / depths))
     return cells(
         values,
@@ -83,6 +83,7 @@ def lens_grid(
         selected=None if selected is None else (selected[0] - places[0], selected[1]),
         longest_row=LONGEST_LABEL,
         first_row=places[0],
+        tall=True,
     )
 
 
@@ -116,9 +117,10 @@ def state_map(
     axes: titles of the axes. Raises ValueError if the labels or groups do not fit.
     """
     require_equal_lengths(labels=labels, groups=groups, points=coordinates)
-    # As long on both axes; the picture is about twice as wide as it is high.
-    width, height = 1.15 * np.abs(coordinates).max(0, initial=1e-3)
-    wide, high = (max(width / 2, height) * np.array([2.0, 1.0])).tolist()
+    # A unit is as long on both axes, and plotly extends the range of one of them; the picture is about twice as wide as
+    # it is high.
+    width, height = (1.15 * np.abs(coordinates).max(0, initial=1e-3)).tolist()
+    wide, high = 2 * max(width / 2, height), max(width / 2, height)
     has_names = len(coordinates) <= POINTS_WITH_NAMES
     lengths = [min(len(label), LONGEST_LABEL) for label in labels]
     sides = name_sides(coordinates / [wide, high], lengths) if has_names else [""] * len(labels)
@@ -136,8 +138,8 @@ def state_map(
     axis = {"showticklabels": False, "zeroline": True}
     return points(
         point_groups,
-        x_axis={"range": [-wide, wide], "title": {"text": axes[0]}, **axis},
-        y_axis={"range": [-high, high], "title": {"text": axes[1]}, "scaleanchor": "x", **axis},
+        x_axis={"range": [-width, width], "title": {"text": axes[0]}, **axis},
+        y_axis={"range": [-height, height], "title": {"text": axes[1]}, "scaleanchor": "x", **axis},
         height=sized(560, 680),
     )
 
@@ -184,4 +186,5 @@ def similarity_matrix(values: np.ndarray, labels: Sequence[str]) -> go.Figure:
             f"{plain(labels[row])}<br>{plain(labels[column])}<br>cosine {values[row, column]:.9g}"
         ),
         longest_row=48,
+        tall=True,
     )

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from viz_app.figures.primitives import WIDTH, cells, require_equal_lengths
 from viz_app.figures.style import one_line, plain, sized, two_digits
 
-WORD_SIZE, LONGEST_WORD = (11, 14), (9, 8)  # pixels and letters of the words in cells, and in lecture mode
+WORD_SIZE, LONGEST_WORD = (12, 14), (9, 8)  # pixels and letters of the words in cells, and in lecture mode
 
 
 def neuron_map(
@@ -57,4 +57,5 @@ def neuron_map(
         hover=hover,
         selected=selected,
         width=width,
+        tall=True,
     )

@@ -57,7 +57,8 @@ def paired_bars(labels: Sequence[str], series: Mapping[str, Sequence[float]]) ->
     tints = [SENTENCE_TINTS[side].colours()[0] for side in ("A", "B")][-len(series) :]
     fills = {name: {"color": tint, "line": line} for name, tint in zip(series, tints, strict=True)}
     limits, axis = (0, 1.02 * (max(numbers, default=1.0) or 1.0)), {"nticks": 3, "tickangle": 0}
-    return bars(labels, series, title="", fills=fills, limits=limits, longest=LONGEST_LABEL, legend=True, axis=axis)
+    options: dict[str, Any] = {"title": "probability", "longest": LONGEST_LABEL, "legend": True}
+    return bars(labels, series, fills=fills, limits=limits, axis=axis, **options)
 
 
 def answer_bars(
@@ -70,7 +71,7 @@ def answer_bars(
     """
     require_equal_lengths(labels=labels, first_probabilities=first, last_probabilities=last)
     _check((*first, *last))
-    series = {"as the first": first, "as the last": last}
+    series = {"as the first token of the answer": first, "as the last token": last}
     hovers = {
         name: [f"{plain(label)}<br>{name} {number:{HOVER_FORM}}" for label, number in zip(labels, numbers, strict=True)]
         for name, numbers in series.items()

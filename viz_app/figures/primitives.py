@@ -35,6 +35,7 @@ DIGIT_CELL, LECTURE_DIGIT_CELL = 44, 58  # smallest width of a cell with digits,
 LONGEST_LABEL, LONGEST_NAME, LONGEST_HOVER = 20, 40, 160
 LABELS_THAT_FIT = 36
 MIN_HEIGHT = 56  # of the bars together, in pixels: with less, plotly draws the axis title over the numbers
+MASKED = " (masked)"  # end of the label of a masked token
 TALL_MAP = 10  # rows; in lecture mode more of them share the height of a window
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 SOLID = 7  # index of the colour of bars in the sequential scale
@@ -77,7 +78,9 @@ def colour_bar(title: str, *, signed: bool, limit: float, length: int = 0, **pla
     length: in pixels, by default 250. place: further attributes.
     """
     ticks = [-limit, 0, limit] if signed else [0, limit / 2, limit]
-    labels, font = [f"{tick:.2g}".replace("-", "−") for tick in ticks], {"size": sized(13, 17), "color": page().faint}
+    # Below 0.1, both numbers have as many digits.
+    labels = [two_digits(tick) if 0 < abs(tick) < 0.1 else f"{tick:.2g}".replace("-", "−") for tick in ticks]
+    font = {"size": sized(13, 17), "color": page().faint}
     size = {"orientation": "h", "lenmode": "pixels", "len": length or sized(250, 320), "thickness": 12}
     position = {"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "xpad": 0, "ypad": 8, "outlinewidth": 0, **place}
     text = {"title": {"text": plain(title, 60), "side": "top", "font": font}, "tickangle": 0}
@@ -192,6 +195,7 @@ def cells(
     first_row: int = 0,
     upwards: bool = False,
     width: int = WIDTH,
+    tall: bool = False,
 ) -> go.Figure:
     """Draw a map of coloured cells that can be clicked: a click returns the column as x and the row as y.
 
@@ -207,6 +211,7 @@ def cells(
     tokens: whether row labels are in the font of tokens. longest_row: number of their letters. titles: of the rows and
         of the columns.
     first_row: number of the first row. upwards: whether the first row is at the bottom. width: expected, in pixels.
+    tall: whether the rows of a small map are higher than others.
     Raises ValueError if a part does not have the shape of the values, or there is no cell.
     """
     shape = (len(rows), len(columns))
@@ -230,14 +235,16 @@ def cells(
     if texts is None:
         texts = [[write(number) for number in line] for line in numbers.tolist()] if cell_width >= text_width else None
     if hover is None:
-        names, column_names = ([plain(label, LONGEST_HOVER) for label in labels] for labels in (rows, columns))
+        row_hovers, column_hovers = ([plain(label, LONGEST_HOVER) for label in labels] for labels in (rows, columns))
         in_full = numbers.tolist()
 
         def hover(row: int, column: int) -> str:
-            return f"{names[row]}<br>{column_names[column]}<br>{in_full[row][column]:.9g}"
+            return f"{row_hovers[row]}<br>{column_hovers[column]}<br>{in_full[row][column]:.9g}"
 
-    font = {"size": sized(12, 14)} if token_size is None else token_font(token_size)
-    places, bar = list(range(first_row, first_row + shape[0])), colour_bar(unit, signed=signed, limit=limit)
+    number_size = sized(13, 16) if cell_width >= 1.4 * text_width else sized(12, 14)
+    font = {"size": number_size} if token_size is None else token_font(token_size)
+    places, map_width = list(range(first_row, first_row + shape[0])), round(0.8 * (width - label_width))
+    bar = colour_bar(unit, signed=signed, limit=limit, length=min(sized(250, 320), max(map_width, 120)))
     traces = _cell_traces(values, texts, list(range(shape[1])), places, font, signed=signed, limit=limit, bar=bar)
     # Invisible points over the map: clicks on a heatmap do not select anything.
     x, y = np.tile(np.arange(shape[1]), shape[0]), np.repeat(places, shape[1])
@@ -264,9 +271,14 @@ def cells(
     if selected is not None:
         top_edge, left_edge = first_row + selected[0] - 0.5, selected[1] - 0.5
         frames.append(frame((left_edge, left_edge + 1), (top_edge, top_edge + 1), page().text, sized(3, 4)))
-    is_tilted = letter * max(map(len, labels)) > max(cell_width, text_width if texts else 0) * step
-    top = round(7.2 * size) if is_tilted else sized(34, 44)
-    bottom = sized(64, 80)
+    # The label of a masked token has two lines.
+    lines = [line for label in labels for line in label.split(MASKED)] + [MASKED] * any(MASKED in at for at in labels)
+    is_tilted = letter * max(map(len, lines)) > max(cell_width, text_width if texts else 0) * step
+    top = round(7.2 * size) if is_tilted else sized(34, 44) + round(1.3 * size) * (MASKED in lines)
+    column_names = [plain(label, 12 if is_tilted else LONGEST_LABEL) for label in labels]
+    if not is_tilted:
+        column_names = [name.replace(MASKED, f"<br>{MASKED.strip()}") for name in column_names]
+    bottom, row_height = sized(64, 80), sized(40 if tall and shape[0] <= TALL_MAP else 30, 38)
     limits = [places[0] - 0.5, places[-1] + 0.5]
     row_names = [plain(label, longest_row) + "  " for label in rows]
     column_font = token_font(size) if is_tilted else {"size": size}
@@ -274,9 +286,9 @@ def cells(
     layout = {
         **CLICKS,
         "shapes": frames,
-        "height": round(shape[0] * sized(30, 38) + top + bottom + (24 if titles else 0)),
+        "height": round(shape[0] * row_height + top + bottom + (24 if titles else 0)),
         "margin": {"l": 8, "r": 48 if is_tilted else 8, "t": top, "b": bottom},
-        "xaxis": ticks_at([plain(label, 12 if is_tilted else LONGEST_LABEL) for label in labels], labelled)
+        "xaxis": ticks_at(column_names, labelled)
         | {"side": "top", "tickangle": -50 if is_tilted else 0, "tickfont": column_font, "fixedrange": True}
         | {"range": [-0.5, columns_drawn - 0.5], "automargin": False if is_tilted else "height", "title": column_title},
         "yaxis": ticks_at(row_names, places, range=limits if upwards else limits[::-1], fixedrange=True)
@@ -498,7 +510,7 @@ def bars(
         low, high = min(numbers, default=0.0), max(numbers, default=0.0)
         reach = max(-low, high) or 1.0
         # Room for the text at the end of a bar below zero, which the margin gives only at the right.
-        limits = (min(0.0, 1.15 * low, -0.12 * reach if low < 0 else 0.0), max(1.02 * high, 0.1 * reach))
+        limits = (low - 0.24 * reach if low < 0 else 0.0, max(1.02 * high, 0.1 * reach))
     row_names = [plain(label, longest) + "  " for label in labels]
     if selected is not None:
         row_names[selected] = f"<b>{row_names[selected].strip()}</b>  "

@@ -42,7 +42,7 @@ def depth_lines(
         form=".1%" if shares else ".4f",
         band=(range(len(names)), edges["lowest"][1], edges["highest"][1], HEAD_COLOURS[0]) if edges else None,
         names_at_ends=True,
-        height=(380, 440),
+        height=(460, 440),
     )
 
 

@@ -301,7 +301,7 @@ def pass_overview(
     meta = _overview_columns(columns, [row_labels[row] for row in rows], rows, full_names[:-1], means)
     traces.append(scatter([x for x, _ in places], [y for _, y in places], hovers, meta=meta, **INVISIBLE))
     if columns.outputs:
-        first = min(max(selected - len(columns.outputs) // 2, rows.start), max(rows.stop - len(columns.outputs), 0))
+        first = min(selected, max(rows.stop - len(columns.outputs), 0))  # the most probable word in the selected row
         words = [f"{plain(word, 12)} {two_digits(share)}" for word, share in columns.outputs]
         font = token_font(sized(12, 14), colours.text)
         y_words = [first + number for number in range(len(words))]

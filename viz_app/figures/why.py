@@ -24,7 +24,7 @@ from viz_app.figures.primitives import (
 )
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, cell_number, page, plain, sized, two_digits
 
-PAGE_WIDTH = 900  # of the table, which has a page for itself, in pixels
+PAGE_WIDTH, LECTURE_WIDTH = 900, 1150  # of a figure over the whole page, in pixels
 SYMBOLS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 STRIP_HEIGHT, BARS_HEIGHT = (58, 76), (96, 84)  # of the first row and of a row of bars, in pixels, and in lecture mode
@@ -51,8 +51,9 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
     first, *rows_of_bars = rows
     for row in rows_of_bars:
         require_equal_lengths(labels=labels, scores=row.shares)
-    strip: dict[str, Any] = {"signed": first.signed, "unit": SHARE, "limit": 1.0, "tokens": False, "width": PAGE_WIDTH}
-    strip |= {"table": {"score": first.values[None]}}
+    strip: dict[str, Any] = {"signed": first.signed, "unit": SHARE, "limit": 1.0, "tokens": False}
+    strip["width"] = sized(PAGE_WIDTH, LECTURE_WIDTH)
+    strip["table"] = {"score": first.values[None]}
     figure = cells(first.shares[None], [first.name], labels, numbers=first.values[None], longest_row=40, **strip)
     has_numbers, columns = any(trace.mode == "text" for trace in figure.data[2:]), list(range(len(labels)))
     figure.data[1].customdata = [0] * len(labels)
@@ -70,7 +71,8 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
         end = 1 - (strip_height + bars_height * (number - 1)) / total
         lowest, axis = min(0.0, float(row.shares.min(initial=0.0))), f"y{number + 1}"
         name = plain(row.name, 40) + ("  " if row.signed else " (unsigned)  ")
-        limits = [1.45 * lowest - 0.05, 1.45]
+        room = sized(1.45, 1.8)  # for the numbers
+        limits = [room * lowest - 0.05, room]
         figure.layout[f"yaxis{number + 1}"] = {
             "domain": [end - 0.94 * bars_height / total, end - 0.06 * bars_height / total],
             "range": limits, "fixedrange": True, "showgrid": False, "zeroline": True, "tickmode": "array",
@@ -85,7 +87,7 @@ def score_strip(rows: Sequence[ScoreRow], labels: Sequence[str]) -> go.Figure:
         bar = {"type": "bar", "x": columns, "y": values, "yaxis": axis, "marker": fill, "width": 0.62}
         texts = [cell_number(value) for value in row.values.tolist()] if has_numbers else None
         bar |= {"text": texts, "textposition": "outside", "textangle": 0, "cliponaxis": False, "constraintext": "none"}
-        bar |= {"hoverinfo": "skip", "showlegend": False, "textfont": {"size": sized(12, 14)}}
+        bar |= {"hoverinfo": "skip", "showlegend": False, "textfont": {"size": sized(13, 16)}}
         unchanged = {"marker": {"opacity": 1}}
         traces.append(bar | {"selected": unchanged, "unselected": unchanged})
         # Invisible points over the columns: a short bar is as easily met as a long one.

@@ -6,7 +6,7 @@ from viz_app.figures.lens import depth_names
 from viz_app.shell.params import Param, parse_int
 
 depth: Param[int | None] = Param("depth", None, parse_int)  # None: the last
-_SLIDER = {"label_visibility": "collapsed", "width": 160}
+_SLIDER = {"width": 230}
 depth_slider: Param[int] = Param("depth_slider", 0, widget="select_slider", label="Depth", arguments=_SLIDER)
 
 

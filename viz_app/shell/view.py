@@ -252,6 +252,7 @@ def chart(
     grows: bool = True,
     min_share: float = 0.5,
     min_width: int | None = None,
+    side: int | None = None,
     **arguments: Any,
 ) -> None:
     """Draw a figure with its own height, or in lecture mode with its share of the height of the window.
@@ -259,6 +260,7 @@ def chart(
     Export offers it as PNG, SVG, CSV and table.
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
     min_width: pixels; in a narrower window it scrolls horizontally; by default that of the figure.
+    side: pixels of a square in the figure, which is smaller in a narrower window, and so is the height of the figure.
     arguments: of `st.plotly_chart`.
     """
     current_view().figures[key] = ExportFigure(figure, alt)
@@ -276,4 +278,9 @@ def chart(
         needed = f"calc({figure.layout.height or 0}px * var(--type))"
         frame = f"--grow: var(--type); --frame: {'100%' if grows else needed}; min-height: {needed};"
         st.html(f"<style>{place} {{ {frame} }}</style>")
+    elif side is not None:
+        height = "stretch"
+        st.html(
+            f"<style>{place} {{ height: calc(min({side}px, 100vw - 2rem) + {figure.layout.height - side}px) }}</style>"
+        )
     st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=PLOT_BUTTONS, **arguments)

@@ -214,7 +214,7 @@ function refresh(view) {
   view.canvas.classList.toggle("off", Boolean(header.compact) && header.off.includes(choice.heads[0]));
   const share = Math.round(choice.kept * 100);
   view.slider.value = String(share);
-  view.keepName.textContent = `strongest ${share} % of each row`;
+  view.keepName.textContent = `strongest ${share}% of each row`;
   const pair = isNeuron(view) ? pairOf(view) : null;
   const active = pair ? null : activeTokens(view);
   const found = active ? sums(view, active) : [];

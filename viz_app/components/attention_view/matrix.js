@@ -26,7 +26,7 @@ export function mountMatrix(view) {
     legend,
     button("−", "zoom out", 1 / STEP),
     button("+", "zoom in", STEP),
-    button("whole", "show the whole map", 0),
+    button("fit", "show the whole map", 0),
   );
   view.matrix = element("canvas", "matrix");
   view.matrix.tabIndex = 0;
@@ -143,13 +143,14 @@ export function layoutOf(view) {
   const { header, matrix, matrixBox } = view;
   const [rows, columns] = [header.queries.length, header.keys.length];
   const { lecture, fills } = header;
-  const font = lecture ? Math.round(0.95 * rem()) : 13;
+  const font = lecture ? Math.round(0.85 * rem()) : 13;
+  const letters = fills ? 9 : 16; // of a label: where the view is as high as its place, the map needs the room
   const longest = (/** @type {import("../messages.d.ts").Token[]} */ list) =>
-    Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 16);
+    Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), letters);
   const margin = { left: 24 + longest(header.queries) * font * 0.62, bottom: 26 + longest(header.keys) * font * 0.62 };
   const width = matrix.clientWidth;
   // With its labels and tools a map is no taller than the screen, or than its share of it.
-  const screen = Math.min(lecture ? 820 : 600, 0.82 * window.innerHeight - margin.bottom);
+  const screen = Math.min(lecture ? 820 : 600, 0.68 * window.innerHeight - margin.bottom);
   const share = matrixBox.clientHeight - matrix.offsetTop + matrixBox.offsetTop - margin.bottom - font;
   const room = {
     width: Math.max(width - margin.left - 6, 40),
@@ -165,7 +166,7 @@ export function layoutOf(view) {
     area.height = Math.min(Math.max(area.height, Math.min(room.height, room.width)), cell * rows);
   }
   const height = area.height + margin.bottom + font;
-  return { rows, columns, font, margin, width, height, area, cell, fit, top: Math.ceil(font / 2) };
+  return { rows, columns, font, letters, margin, width, height, area, cell, fit, top: Math.ceil(font / 2) };
 }
 
 /**

@@ -28,7 +28,7 @@ export function drawMatrix(view) {
   const context = sized(matrix, width, height);
   const style = styleOf(view.root);
   const [head] = drawnHeads(view);
-  note(view, [`${rows} × ${columns} · Ctrl and wheel, or + and −, to zoom; drag to move`]);
+  note(view, header.fills ? [] : [`${rows} × ${columns} · Ctrl and wheel, or + and −, to zoom; drag to move`]);
   const name = header.combined ?? `L${header.layer} H${view.choice.heads[0]}`;
   matrix.setAttribute("aria-label", `Map of ${name}; arrow keys read its cells`);
   if (head === undefined) return;
@@ -171,7 +171,7 @@ function gridLines(context, view, { margin, top, area, cell }, colour) {
  * @param {MatrixLayout} layout
  * @param {Style} style
  */
-function labels(context, view, { margin, top, area, cell, font, rows, columns }, { ink, faint, code }) {
+function labels(context, view, { margin, top, area, cell, font, letters, rows, columns }, { ink, faint, code }) {
   const every = Math.max(1, Math.ceil((font + 2) / cell));
   const size = Math.max(Math.min(font, cell * every - 2), 9);
   /**
@@ -195,7 +195,7 @@ function labels(context, view, { margin, top, area, cell, font, rows, columns },
       const [text, , sentence] = list[i];
       context.fillStyle = i === chosen || sentence ? ink : faint;
       context.font = `${i === chosen ? "bold " : ""}${size}px ${code}`;
-      put(shortened(text, 16), middle);
+      put(shortened(text, letters), middle);
     }
   };
   const { x: left, y: above } = windowOf(view);

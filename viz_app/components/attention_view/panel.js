@@ -130,6 +130,7 @@ function word(text) {
   const made = element("td", "word");
   const inner = element("span", "", text);
   inner.dir = "auto";
+  made.title = text;
   made.append(inner);
   return made;
 }

@@ -62,14 +62,15 @@ function reckonedOf(view, vectors, query) {
 const saidOf = (view) => /** @type {VectorsSaid} */ (view.header.vectors);
 
 /**
- * The query looked at last, or selected, or the first; the key looked at, or the one that this query looks at most.
+ * The query looked at last, or selected, or that of the page; the key looked at, or the one that this query looks at most.
  * @param {View} view
  * @returns {Pair}
  */
 export function pairOf(view) {
   const { header, choice } = view;
-  const selected = choice.side === "query" ? header.queries.findIndex(([, at]) => choice.positions.includes(at)) : -1;
-  const query = view.asked ?? Math.max(selected, 0);
+  const selected = choice.side === "query" && choice.positions.length ? choice.positions : [header.query];
+  const first = header.queries.findIndex(([, at]) => selected.includes(at));
+  const query = view.asked ?? Math.max(first, 0);
   const vectors = vectorsOf(view);
   if (!vectors) return { query, key: null };
   const { shares } = reckonedOf(view, vectors, query);
@@ -113,7 +114,7 @@ export function listenToVectors(view) {
 function layoutOf(view) {
   const { lecture, vectors } = view.header;
   const font = lecture ? Math.round(rem()) : 13;
-  const [gap, number, share] = lecture ? [font, 4.7 * font, 8.3 * font] : [14, 62, 116];
+  const [gap, number, share] = lecture ? [0.7 * font, 4 * font, 6.2 * font] : [14, 62, 116];
   const numbers = vectors?.distances ? 3 : 1;
   const strip = Math.max((view.canvas.clientWidth - 4 * gap - numbers * number - share) / 2, 40);
   const key = gap;
@@ -176,7 +177,9 @@ export function drawVectors(view) {
   crown.fillText(`±${rounded(limit, 2, true)}`, layout.product, 4 + tall / 2);
   const under = 4 + tall + layout.font;
   crown.fillText("key k", layout.key, under, layout.strip);
-  crown.fillText(`q × k, ±${rounded(largestProduct, 2, true)}`, layout.product, under, layout.strip);
+  const product = `q × k, ±${rounded(largestProduct, 2, true)}`;
+  const fits = crown.measureText(product).width <= layout.strip + layout.gap;
+  crown.fillText(fits ? product : "q × k", layout.product, under);
   crown.textAlign = "right";
   const titles = distances ? [`q·k/√${size}`, "distance", "score"] : [`q·k/√${size}`];
   titles.forEach((text, i) => {
@@ -188,7 +191,7 @@ export function drawVectors(view) {
   const first = Math.max(Math.floor(stage.scrollTop / view.row), 0);
   const last = Math.min(Math.ceil((stage.scrollTop + height) / view.row), header.keys.length);
   context.textBaseline = "middle";
-  const bar = layout.share - 4.6 * layout.font - 6;
+  const bar = layout.share - 3.6 * layout.font - 6; // beside its number
   const most = peak(shares) || 1;
   for (let key = first; key < last; key++) {
     const y = key * view.row - stage.scrollTop;

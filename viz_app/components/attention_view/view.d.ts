@@ -77,6 +77,7 @@ export interface MatrixLayout {
   rows: number;
   columns: number;
   font: number;
+  letters: number; // of a label
   margin: { left: number; bottom: number };
   width: number;
   height: number;

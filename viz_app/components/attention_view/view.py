@@ -50,6 +50,7 @@ def attention_view(
     mode: Mode = "curves",
     combined: Combined | None = None,
     vectors: Vectors | None = None,
+    query: int = 0,
     off: Collection[int] = (),
     pruned: Collection[int] | None = None,
     signed: bool = False,
@@ -66,7 +67,7 @@ def attention_view(
 
     maps: (head, query, key), those of `choice.layer`. NaN is no number.
     mode: "curves"; "matrix", the map of the first chosen head; "neuron", how that head comes to its attention, for
-        which `vectors` are needed where the head exists.
+        which `vectors` are needed where the head exists. query: position of its token as long as none is chosen.
     combined: a map to draw instead of the chosen heads, as curves or as a matrix.
     layers: how many there are to go through. off: the heads that are switched off. unit: what a value is.
     pruned: the heads that do not exist; None takes those that are NaN throughout.
@@ -155,6 +156,7 @@ def attention_view(
         "drawn": drawn_heads if mode != "neuron" else [],
         "combined": None if combined is None else combined.name,
         "vectors": vector_header,
+        "query": query,
         "heads": choice.heads,
         "selected": [choice.side, choice.positions],
         "kept": min(max(choice.kept_share, MIN_SHARE), MAX_SHARE),

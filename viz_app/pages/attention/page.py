@@ -232,6 +232,7 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
         vectors=None if vectors is None else Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal),
+        query=maps.query(choice),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),

@@ -169,9 +169,11 @@ class SelectedMaps:
         return vectors_of_head(self.selection, layer, head) if self.is_neuron_view and exists else None
 
     def query(self, choice: ViewChoice) -> int:
-        """Return the query of the neuron view: the first that is selected, or else 0."""
+        """Return the query of the neuron view: the first that is selected, or else the first masked one, or else 0."""
+        encoding = self.selection.encoding
         positions = choice.positions if choice.side == "query" else ()
-        return min((position for position in positions if position < len(self.selection.encoding)), default=0)
+        default = next(iter(encoding.mask_positions), 0)
+        return min((position for position in positions if position < len(encoding)), default=default)
 
     def notes(self, maps: np.ndarray) -> list[str]:
         """Return notes on the rows: whether they are renormalised, and which are empty. maps: (head, query, key)."""

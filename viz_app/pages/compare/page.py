@@ -38,6 +38,7 @@ NAMES = {
 }
 NAMES_WITH_EDITS = ("all heads on, nothing changed", "as it is now")
 CHANGE = "**{head}**: the {quantity} from {query} to {key} changes most, {before} → {after} ({names})."
+UNCHANGED = "**{head}**: the {quantity} is the same with {names}."
 NUMBER = st.column_config.NumberColumn(format="%.4f")
 
 
@@ -129,11 +130,11 @@ def _draw_controls(page: View) -> None:
     prefill_other_text(page.selection)
     with page.controls(gap="small"):
         compared_with()
-        view()
         if compared_with.value == "text":
             other_text()
         if compared_with.value == "model":
             other_model(options=other_models() or models_on_offer(), help=full_name(other_model.value) or "")
+        view()
         with page.options(quantity):
             quantity()
 
@@ -219,9 +220,13 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
         key="changes",
         on_click=_open_head,
     )
+    if not summary.changes:
+        write_note(TEXTS["no_change"])
+        return
     write_note(
-        f"Orange is more with {sides.names[1]}, blue is less. Changes beyond ±{two_digits(summary.limit)} share the "
-        f"darkest colour; the largest is {two_digits(summary.largest_change)}. Click a head to open it."
+        f"Orange: more {UNITS[sides.quantity]} with {sides.names[1]}; blue: less. Changes beyond "
+        f"±{two_digits(summary.limit)} share the darkest colour; the largest is {two_digits(summary.largest_change)}. "
+        "Click a head to open it."
     )
 
 
@@ -252,7 +257,11 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
 def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndarray, after: np.ndarray) -> str:
     """Return a sentence in Markdown with the largest change of the selected head. before, after: (head, query, key)."""
     old, new = before[choice.heads[0]], after[choice.heads[0]]
-    query, key = np.unravel_index(np.nan_to_num(abs(new - old)).argmax(), old.shape)
+    changes = np.nan_to_num(abs(new - old))
+    if not changes.any():
+        head = f"L{choice.layer} H{choice.heads[0]}"
+        return UNCHANGED.format(head=head, quantity=UNITS[comparison.quantity], names=" and ".join(comparison.names))
+    query, key = np.unravel_index(changes.argmax(), old.shape)
     return CHANGE.format(
         head=f"L{choice.layer} H{choice.heads[0]}",
         quantity=UNITS[comparison.quantity],

@@ -13,7 +13,7 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import TokenClick, token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
-from viz_app.figures.images import picture_figure, picture_heat
+from viz_app.figures.images import SIDE, picture_figure, picture_heat
 from viz_app.figures.style import current_look
 from viz_app.figures.thumbnails import common_limit, thumbnails
 from viz_app.maps import UNITS
@@ -143,11 +143,12 @@ def _draw_maps(page: View, captioned: CaptionedPicture, index: int, head: Head |
     image, word = captioned.run.image, captioned.run.words[index]
     maps, head_maps = caption_maps(captioned.run, heat.value), captioned.heads(heat.value, index)
     outlines = captioned.outlines(index) if boxes.value else []
-    whole, detail = page.figure().columns([4, 5.6] if current_look().lecture else [6, 4.4], gap="medium")
+    whole, detail = page.figure().columns([4, 5.6] if current_look().lecture else [5.2, 5], gap="medium")
     with whole:
         chart(
             picture_heat(image, captioned.heat(heat.value, index, head), outlines, signed=maps.signed, unit=maps.unit),
             key="heat_chart",
+            side=SIDE,
             alt=f"{UNITS[heat.value].capitalize()} over the patches for the word {word}, {heads_label(head)}",
         )
     with detail:
@@ -156,7 +157,7 @@ def _draw_maps(page: View, captioned: CaptionedPicture, index: int, head: Head |
         left, right = st.columns([4, 5], gap="small")
         with left:
             write_note("Input of the model")
-            figure = picture_figure(image, outlines)
+            figure = picture_figure(image, [outline._replace(name="") for outline in outlines])  # names have no room
             chart(figure, key="picture_chart", alt=captioned.described(), grows=False)
         with right:
             write_note("Every head of the decoder; click one")

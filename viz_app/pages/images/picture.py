@@ -78,7 +78,7 @@ class CaptionedPicture:
         return [
             Chip(
                 text=word,
-                title=f"{self.run.probabilities[number]:.3f}; "
+                title=f"probability {self.run.probabilities[number]:.3f}; most probable: "
                 + ", ".join(f"{alternative} {share:.3f}" for alternative, share in self.run.alternatives[number]),
                 word=None if word in SPECIAL_TOKENS else number,
                 special=word in SPECIAL_TOKENS,

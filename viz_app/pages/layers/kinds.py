@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.kinds import KindFigures, kind_figures, kind_names
+from viz_app.figures.style import current_look
 from viz_app.pages.layers import TEXTS
 from viz_app.pages.layers.shared import draw_lines
 from viz_app.shell.downloads import add_numbers
@@ -27,8 +28,10 @@ def draw(page: View, row: DeltaGenerator) -> None:
         write_result(*_describe_largest_share(figures, names))
         left, right = st.columns(2, gap="medium")
         with left:
-            share = {f"{names[n]} ({figures.tokens[n]:.0%} of tokens)": figures.share[:, n] for n in present}
-            draw_lines("kind_share", share, layers, "share of attention received")
+            # In a lecture these names would need a line each.
+            shares = [f" ({figures.tokens[n]:.0%} of tokens)" * (not current_look().lecture) for n in present]
+            lines = {f"{names[n]}{share}": figures.share[:, n] for n, share in zip(present, shares, strict=True)}
+            draw_lines("kind_share", lines, layers, "share of attention received")
         with right:
             if figures.gradient is None:
                 show_missing_target(selection, TEXTS["no_target"])

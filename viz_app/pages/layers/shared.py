@@ -15,6 +15,7 @@ from viz_app.shell.view import chart
 from viz_app.shell.work import work
 
 TALL, LOW = 420, 210  # heights of figures, in pixels
+LOW_SHARE = 0.34  # of its height in a lecture that a low figure needs
 
 
 @work("{model} encodes {encoding} tokens")
@@ -37,4 +38,4 @@ def draw_lines(
     depths: their names. ranks: as in `layer_lines`. height: in pixels.
     """
     figure = layer_lines(series, depths, title=title, ranks=ranks, height=height)
-    chart(figure, key=key, alt=f"{title}, layer by layer")
+    chart(figure, key=key, alt=f"{title}, layer by layer", min_share=LOW_SHARE if height == LOW else 0.5)

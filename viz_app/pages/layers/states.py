@@ -49,7 +49,8 @@ def draw(page: View, row: DeltaGenerator) -> None:
     with page.figure():
         if by_axes:
             variance = _principal_plane(selection).explained_variance[depth]
-            write_result(f"Two directions have {variance:.0%} of the variance of the hidden states {name}", "")
+            share = f"{variance:.0%} of the variance of the hidden states {name}"
+            write_result(f"Two principal components explain {share}", "")
         else:
             write_result(f"Hidden states {name}, laid out by similarity", NEIGHBOURS)
         figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)

@@ -97,7 +97,7 @@ def _describe(similarities: Similarities, word: str, depth: int, name: str) -> t
         return f"{pair[0] + 1} and {pair[1] + 1} (cosine {two_digits(cosines[pair])})"
 
     ordered = sorted(similarities.pairs, key=cosines.__getitem__)
-    heading = f"{quoted(word.strip())} {name}: most similar in {pair_text(ordered[-1])}"
+    heading = f"{quoted(word.strip())} {name}: most similar in sentences {pair_text(ordered[-1])}"
     if len(ordered) > 1:
         heading += f", least in {pair_text(ordered[0])}"
     return heading, f"Any two words have a mean cosine of {two_digits(similarities.any_words[depth])} there."

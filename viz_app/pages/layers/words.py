@@ -26,7 +26,7 @@ from viz_app.shell.view import View, chart, write_line, write_note
 
 MAX_NARROW_DEPTHS = 9  # with more depths, the grid has the whole width of the page
 HOVER_WORDS = 3
-LECTURE_WORDS = 8  # of the selected cell, which fit the window of a projector
+WORDS, LECTURE_WORDS = 10, 6  # of the selected cell, which fit the window
 
 
 def draw(page: View, row: DeltaGenerator) -> None:
@@ -57,7 +57,7 @@ def _draw_cell_controls(selection: Selection, depth: int, position: int) -> None
     labels, names = selection.encoding.labels, depth_names(selection.loaded.config.num_hidden_layers + 1)
     cell_depth.set(depth)
     cell_position.set(position)
-    left, right = st.columns(2)
+    left, right = st.columns([2, 3])
     cell_depth(left, options=range(len(names)), format_func=names.__getitem__, on_change=_take_controls)
     cell_position(
         right,
@@ -126,7 +126,7 @@ def _hover_lines(selection: Selection, run: LensRun, depth: int, row: int) -> li
 def _draw_distribution(selection: Selection, run: LensRun, depth: int, position: int) -> None:
     """Draw the most likely words of a cell, below a sentence with its other numbers."""
     encoding, row, name = selection.encoding, run.positions.index(position), depth_phrase(depth)
-    shown = slice(LECTURE_WORDS if current_look().lecture else None)
+    shown = slice(LECTURE_WORDS if current_look().lecture else WORDS)
     probabilities: np.ndarray = run.probabilities[depth, row, shown]
     first = quoted_without_terms(selection.word(int(run.top[depth, row, 0])))
     final, original = selection.word(int(run.final[row])), selection.word(run.followed[row])

@@ -232,13 +232,19 @@ def _draw_actions(selection: Selection, layer: int, number: int) -> None:
         factor = times()
         label = TEXTS["switch_off"] if factor == 0 else TEXTS["scale"].format(factor=f"{factor:g}")
         options: dict[str, Any] = {"icon": ":material/tune:", "key": "neuron_scale", "disabled": factor == 1}
-        st.button(label, on_click=add_scaled_neurons, args=(ScaledNeuron(layer, number, factor),), **options)
+        st.button(label, on_click=_scale, args=(ScaledNeuron(layer, number, factor),), **options)
         if st.button(TEXTS["profile"], icon=":material/fingerprint:", help=TEXTS["profile_help"]):
             profiles = profiles_of(selection.plain)
             has_profile = profiles is not None and any((p.layer, p.neuron) == (layer, number) for p in profiles.neurons)
             state.profile_of, state.firing = "neuron", (layer, number)
             state.counted = "model" if has_profile else "corpus"
             frame.go_to("profiles")
+
+
+def _scale(scaled: ScaledNeuron) -> None:
+    """Scale a neuron and keep it selected, even if it is no longer the strongest of its cell."""
+    neuron.set((scaled.layer, scaled.neuron))
+    add_scaled_neurons(scaled)
 
 
 def _draw_attribution(selection: Selection, layer: int, number: int) -> None:

@@ -11,7 +11,7 @@ from bert_core.records import MaskPrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.task_heads import TaskHead, trained_heads
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
-from viz_app.figures.style import ordinal, two_digits
+from viz_app.figures.style import current_look, ordinal, two_digits
 from viz_app.pages.predict import TEXTS, calibrated
 from viz_app.pages.predict.gaps import explain_clicked_word, find_temperature, note_if_unsure, put_word, swap_sentences
 from viz_app.pages.predict.multiple_choice import draw_choices
@@ -28,6 +28,7 @@ from viz_app.shell.view import View, chart, write_note
 
 MAX_MASKS = 8  # masked positions whose predictions are drawn
 MAX_WORDS = 10  # most probable words of a mask
+LECTURE_WORDS = 5  # the same in a lecture where bars are in pairs, or below those of other task heads
 BARS_HEIGHT, CHANGED_BARS_HEIGHT = 450, 560  # of a mask, in pixels; the second with bars before and now
 WORDS_AND_PAIRS = ("words", "next")  # task heads of pre-training, drawn side by side below those of fine-tuning
 
@@ -38,12 +39,11 @@ def draw(page: View) -> None:
     model, run = selection.loaded, selection.run()
     is_modified = bool(model.edits or selection.off)
     unmodified = selection.with_model(selection.plain).run(all_heads_on=True) if is_modified else None
-    heads = [head for head in trained_heads(model) if head.gives_predictions]
-    for head in heads:
-        if head.name not in WORDS_AND_PAIRS and (head.prediction_of(run) is not None or head.needs_pair):
+    for name, head in _prediction_heads(selection).items():
+        if name not in WORDS_AND_PAIRS and (head.prediction_of(run) is not None or head.needs_pair):
             # Without a prediction it states which text it needs.
             page.figure().caption(escape_markdown(head.heading(model)[0]))
-            DRAWINGS.get(head.name, partial(_draw_readouts, head))(page, run)
+            DRAWINGS.get(name, partial(_draw_readouts, head))(page, run)
     # Two masks are side by side, on one scale.
     columns = min(max(len(run.predictions), 1), 2)
     words = page.figure()
@@ -59,6 +59,11 @@ def draw(page: View) -> None:
             _offer_pair(order=model.predicts_order)
     if run.predictions:
         downloads.predictions(run, selection.word)
+
+
+def _prediction_heads(selection: Selection) -> dict[str, TaskHead]:
+    """Return the trained task heads of the model that give predictions, by name."""
+    return {head.name: head for head in trained_heads(selection.loaded) if head.gives_predictions}
 
 
 def _write_readings(page: View, run: ModelRun) -> None:
@@ -135,7 +140,7 @@ def _draw_words(page: View, run: ModelRun, unmodified: ModelRun | None, columns:
     if unmodified is not None:
         notes += [TEXTS["modified"], *[TEXTS["modified_calibration"]] * (temperature is not None)]
     if notes:
-        write_note(" ".join(notes))
+        write_note(" ".join(notes), page.place("rest") if current_look().lecture else None)
     if temperature is not None:
         with page.place("rest"):
             calibrated(help=TEXTS["controls.calibrated.help"].format(temperature=temperature))
@@ -149,7 +154,9 @@ def _draw_mask(selection: Selection, prediction: MaskPrediction, before: MaskPre
     position, truth, target = prediction.position, selection.truth_at(prediction.position), selection.target
     is_target = target is not None and target.kind == "mlm" and target.rows[0] == position
     explained = target.token_id if target is not None and is_target else None
-    top = [piece for piece, _ in prediction.top[:MAX_WORDS]]
+    is_cramped = before is not None or any(name not in WORDS_AND_PAIRS for name in _prediction_heads(selection))
+    count = LECTURE_WORDS if current_look().lecture and is_cramped else MAX_WORDS
+    top = [piece for piece, _ in prediction.top[:count]]
     pieces = [piece for piece in dict.fromkeys((*top, truth, explained)) if piece is not None]
     words = [selection.word(piece) for piece in pieces]
     st.markdown(_result_sentence(selection, prediction, before))
@@ -193,7 +200,7 @@ def _draw_verdict(selection: Selection, probability: float, before: float | None
     """Draw whether the second sentence follows the first. probability, before: that it does, now and unmodified."""
     order = selection.loaded.predicts_order
     verdict = nsp_verdict(probability, order=order)
-    st.markdown(f"#### {verdict}")
+    st.markdown(f"###### {verdict}")
     chart(nsp_bar(probability, before=before, order=order), key="nsp", grows=False, alt=verdict)
     st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
 

@@ -9,7 +9,7 @@ from bert_core.records import ModelRun, Span, SpanPrediction
 from bert_core.task_heads import NO_ANSWER
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import answer_bars
-from viz_app.figures.style import two_digits
+from viz_app.figures.style import current_look, two_digits
 from viz_app.pages.predict import TEXTS
 from viz_app.shell import downloads, frame
 from viz_app.shell.controls import example_button, set_choice
@@ -17,7 +17,7 @@ from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.selection import forget_positions
 from viz_app.shell.view import View, chart
 
-MAX_ANSWERS = 5  # in the table
+MAX_ANSWERS, LECTURE_ANSWERS = 5, 2  # in the table
 CONTEXT_CHARACTERS = 500  # of the context, on either side of the answer
 TOKEN_WIDTH = 20  # pixels
 EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in the garden."
@@ -41,7 +41,8 @@ def _take_example() -> None:
 
 def _draw_answer(page: View, prediction: SpanPrediction) -> None:
     encoding = page.selection.encoding
-    spans, no_answer = best_spans(encoding, prediction, MAX_ANSWERS), span_at(encoding, prediction, 0, 0)
+    count = LECTURE_ANSWERS if current_look().lecture else MAX_ANSWERS
+    spans, no_answer = best_spans(encoding, prediction, count), span_at(encoding, prediction, 0, 0)
     # As in the evaluation of SQuAD 2.0, without a threshold of the model.
     answer = max(spans[0], no_answer, key=lambda span: span.score)
     ordered = sorted((*spans, no_answer), key=lambda span: -span.score)

@@ -69,39 +69,41 @@ def draw(page: View) -> None:
         result = st.container(gap="small")
         depths = f"{selection.loaded.config.num_hidden_layers + 1} depths"
         button = f"Probe {depths} with {settings.seeds} seed{'s' * (settings.seeds != 1)}"
-        if recorded is not None:
+        if recorded is not None and not erase.value:
             button = "Run it yourself"
         points = confirm(button, probe_file(selection.plain, file, name, settings))
+    notes, is_computed = [_material(file)], points is not None
+    if points is None and recorded is not None:
+        points = recorded.points
+        notes.insert(0, f"Measured on {recorded.date}.")
+    if selection.loaded.edits or selection.off:
+        notes.append(TEXTS["unmodified"])
     with result:
-        if points is None and recorded is not None:
-            points = recorded.points
-            write_note(f"Measured on {recorded.date}.")
-        write_note(_material(file))
-        if selection.loaded.edits or selection.off:
-            write_note(TEXTS["unmodified"])
+        if points is not None:
+            write_line(_result_sentence(probe_depths(points), name))
+        write_note(" ".join(notes))
     if points is None:
+        left.info(with_help(TEXTS["not_measured"]))
         end_run()
     probes = probe_depths(points)
     with left:
         _draw_accuracies(probes)
-    with result:
-        write_line(_result_sentence(probes, name))
     with right:
         _draw_losses(probes)
-        _draw_table(probes)
     page.read(TEXTS["reading"], TEXTS["misleads"])
+    _draw_table(probes)
     model = ModelReference(selection.plain)
     add_file(
         "Accuracies (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
     )
-    if erase.value:
+    if erase.value and is_computed:
         _draw_erased(selection, file, name, settings)
 
 
 def _recorded(selection: Selection, file: LabelledFile, name: str, settings: ProbeSettings) -> RecordedProbes | None:
-    """Return the recorded probes if they are of this model, file, label and settings."""
+    """Return the recorded probes, without erasure, if they are of this model, file, label and number of seeds."""
     recorded = recorded_probes()
-    if file is not AGREEMENT or (name, settings.seeds, settings.erase) != (LABEL, SEEDS, False):
+    if file is not AGREEMENT or (name, settings.seeds) != (LABEL, SEEDS):
         return None
     return recorded if fingerprint(selection.plain) == recorded.fingerprint else None
 
@@ -166,14 +168,15 @@ def _means(probes: Sequence[ProbeDepth], name: str) -> np.ndarray:
 
 def _draw_table(probes: Sequence[ProbeDepth]) -> None:
     formats = {name: st.column_config.NumberColumn(format=format_) for name, format_ in COLUMN_FORMATS.items()}
-    st.dataframe([_row(probe) for probe in probes], hide_index=True, key="probe_table", column_config=formats)
+    rows = [{"depth": name, **_row(probe)} for name, probe in zip(_depth_names(probes), probes, strict=True)]
+    st.dataframe(rows, hide_index=True, key="probe_table", column_config=formats)
     write_note(TEXTS["table"])
 
 
 def _row(probe: ProbeDepth) -> dict[str, Any]:
     """Return the row of the table for a depth: means over the seeds."""
     mean = {name: figure[0] for name, figure in probe.figures.items()}
-    row: dict[str, Any] = {"depth": probe.depth, "probe": mean["accuracy"]}
+    row: dict[str, Any] = {"probe": mean["accuracy"]}
     row |= {title: mean[name] for name, title in BASELINES.items()}
     row |= dict(zip(("lowest", "highest"), probe.figures["accuracy"][1:], strict=True))
     row |= {"selectivity": mean["selectivity"], "compression": mean["compression"]}

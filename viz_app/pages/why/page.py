@@ -101,7 +101,9 @@ def _draw_scores(page: View, scores: MethodScores, trust: Trust | None, pending:
     with page.figure().container(key=f"{prefix}answers"):
         selected = _draw_strip(page.selection, scores, trust, pending)
     signs = TEXTS["reading.signed" if selected.signed else "reading.unsigned"]
-    reading = signs.format(claims=selected.claims, answer=scores.answer) + " " + TEXTS["reading.rows"]
+    reading = f"{signs.format(claims=selected.claims, answer=scores.answer)} {TEXTS['reading.rows']}"
+    if trust is not None:
+        reading += f" {TEXTS['reading.marks']}"
     page.read(reading, TEXTS["misleads"].format(misleads=selected.misleads))
     if is_current_example(EXAMPLE):
         write_note(EXAMPLE.remark)

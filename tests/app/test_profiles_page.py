@@ -120,7 +120,7 @@ def test_a_head_is_shown_beside_chance() -> None:
         app.toggle(key=key_of(app, "whole")).set_value(whole).run()
         expected = {bar.name: (bar.share, bar.chance) for bar in bars["offset"]}
         shown = drawn(app)
-        assert shown["-1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
+        assert shown["−1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
         assert len(shown) == len(expected)
     assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
     assert found.words[0].key in list(app.dataframe[0].value["word"])

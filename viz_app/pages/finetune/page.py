@@ -46,7 +46,7 @@ from viz_app.shell.work import confirm, wait_for
 REFRESH_SECONDS = 1.0  # between two looks at a run
 STEP_REFRESH_SECONDS = 15.0  # after which newly kept steps are offered
 UNCONFIRMED_SECONDS = 20.0  # of a comparison that needs no button
-MAX_MAP_HEIGHT = 330  # pixels
+MAX_MAP_HEIGHT, CKA_HEIGHT = 370, 330  # pixels
 CELL_DECIMALS = 3  # of the numbers in the grid of heads; its tooltips have more
 LAST_STEP = "_last_kept_step"  # session key: the last step that the slider offered
 
@@ -65,6 +65,7 @@ def draw(page: View) -> None:
         with st.popover(TEXTS["new_run"], icon=":material/model_training:", width="content"), error_boundary():
             draw_new_run(page.selection)
     if run is None:
+        page.hide_text()
         _draw_recorded(page, recorded_run())
         return
     running, steps = run.is_running, run.steps
@@ -301,7 +302,7 @@ def _draw_cka(cka: np.ndarray) -> None:
     """Draw the similarity of all layer outputs of the start and of the step, (depth, depth)."""
     names = short_names(len(cka))
     figure = alike_depths(cka, names, names, rows="at the start", columns="at this step")
-    figure.update_layout(height=MAX_MAP_HEIGHT)
+    figure.update_layout(height=CKA_HEIGHT)
     alt = f"CKA of the layer outputs of the start and this step, {cka[-1, -1]:.2f} at the last"
     chart(figure, key="tuned_cka", alt=alt, grows=False)
 

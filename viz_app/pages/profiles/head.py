@@ -12,6 +12,7 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import coloured_sentences, figures_in_words, in_words, profile_name
+from viz_app.figures.style import current_look
 from viz_app.pages.profiles import FIRST_HEAD, TEXTS, hidden, parts, whole
 from viz_app.pages.profiles.parts import ExtraTables, SimilarTable
 from viz_app.shell import frame
@@ -76,7 +77,7 @@ def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
         ],
         on_click=choose_head,
     )
-    if not hidden.value:
+    if not (hidden.value or current_look().lecture):
         write_note(TEXTS["head.grid_note"])
 
 

@@ -75,7 +75,7 @@ def draw(page: View) -> None:
             st.warning(with_help(escape_markdown(sentence)))
         score = "overlap" if similarity.value == "looks" else "cosine"
         is_example = is_current_example(EXAMPLE) and (depth, position) == (index.depths[-1], *encoding.mask_positions)
-        lines = (_describe_query(depth, heads, len(selection.head_mask) + 1), _describe_scores(matches, shares))
+        lines = (_describe_query(depth, heads, len(selection.head_mask) + 1), _describe_scores(matches, shares, score))
         heading = _describe_best(matches, encoding.labels[position], score)
         write_result(heading, " ".join((*lines, EXAMPLE.remark if is_example else "")))
         left, right = st.columns([3, 1], gap="medium")
@@ -106,13 +106,13 @@ def _describe_query(depth: int | None, heads: Sequence[Head], depths: int) -> st
     return f"Compared by the {'attention pattern' if similarity.value == 'looks' else 'output'} of {names}."
 
 
-def _describe_scores(matches: Matches, shares: Shares) -> str:
-    """Describe how fast the scores fall, and the most frequent word among the matches."""
+def _describe_scores(matches: Matches, shares: Shares, score: str) -> str:
+    """Describe how fast the scores fall, and the most frequent word among the matches. score: their name."""
     count = len(matches.matches)
     if not count:
         return ""
     last = two_digits(matches.matches[-1].score)
-    sentence = f"Match {count} of {matches.compared:,} tokens scores {last}."
+    sentence = f"Below: the {count} most similar of {matches.compared:,} tokens; the last has {score} {last}."
     if not (words := shares.get("word")):
         return sentence
     first = max(words, key=lambda value: value.share_of_matches)
@@ -181,9 +181,9 @@ def _draw_matches(matches: Matches, score: str) -> None:
         selection_mode="single-row",
         column_config={
             score: number(format="%.2f", width=64),
-            "before": text(alignment="right", width=220),
+            "before": text(alignment="right", width=252),
             "match": text(alignment="center", width=90),
-            "after": text(width=260),
+            "after": text(width=252),
         },
     )
 

@@ -58,7 +58,8 @@ STYLE, LECTURE_STYLE, EMBED_STYLE = (
 
 
 TEXTLESS_STYLE = (
-    "<style>[data-testid='stLayoutWrapper']:has(> :is(.st-key-screen_text, .st-key-screen_tokens)), "
+    "<style>[data-testid='stLayoutWrapper']:has(> :is("
+    ".st-key-screen_text, .st-key-screen_tokens, .st-key-screen_examples)), "
     ".st-key-fold_text, .st-key-fold_target, .st-key-examples_open { display: none !important; }</style>"
 )
 

@@ -36,7 +36,7 @@ from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import error_boundary
-from viz_app.shell.heads import choose_head
+from viz_app.shell.heads import choose_head, selected_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
@@ -182,7 +182,11 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
             [f"L{row} H{column}: {value:.3g} nats" for column, value in enumerate(values)]
             for row, values in enumerate(divergence.tolist())
         ]
-        _draw_grid(divergence, titles, "divergence", recorded.head)
+        selected = selected_head(lambda: recorded.head)
+        _draw_grid(divergence, titles, "divergence", selected)
+        if selected != recorded.head:
+            names = {"selected": f"L{selected[0]} H{selected[1]}", "head": f"L{recorded.head[0]} H{recorded.head[1]}"}
+            write_note(TEXTS["recorded_head"].format(**names))
     with _maps_place(page, right):
         _draw_maps({number: recorded.maps[number] for number in (0, step)}, recorded.text_tokens, recorded.head)
         _draw_cka(cka)

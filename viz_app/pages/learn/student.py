@@ -27,8 +27,8 @@ def draw(page: View) -> None:
     try:
         group = classroom.CLASSES.join(code, member, classroom.clock_time())
     except Refused as error:
-        _draw_title(translate("A class"))
         with page.figure():
+            _draw_title(translate("A class"))
             st.info(with_help(translate(str(error))), icon=":material/groups:")
             st.caption(translate("What you answered is kept by your browser."))
             answer_files.draw()
@@ -36,8 +36,8 @@ def draw(page: View) -> None:
         return
     state = group.state()
     content = None if state.question is None else classroom.lesson_in(state.question)
-    _draw_title(translate("A class") if content is None else escape_markdown(content.question))
     with page.figure().container(key="class_student"):
+        _draw_title(translate("A class") if content is None else escape_markdown(content.question))
         if content is None or state.question is None:
             st.info(with_help(translate("You are in. The question comes in a moment, and this page with it.")))
         else:

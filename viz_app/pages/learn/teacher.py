@@ -30,19 +30,18 @@ MAX_LABEL_LENGTH = 40  # characters of an answer in the chart of a vote
 def draw(page: View) -> None:
     """Draw the class that the visitor leads, or the controls that open one."""
     if not classroom.is_enabled():
-        _draw_title()
-        page.figure().info(
-            with_help(translate("This server was not started for a class: start it with `headlight app --class`.")),
-            icon=":material/groups:",
-        )
-    elif not classroom.is_teacher():
-        _draw_title()
         with page.figure():
+            _draw_title()
+            sentence = translate("This server was not started for a class: start it with `headlight app --class`.")
+            st.info(with_help(sentence), icon=":material/groups:")
+    elif not classroom.is_teacher():
+        with page.figure():
+            _draw_title()
             if classroom.is_pass_known():
                 _draw_sign_in()
     elif (group := classroom.led_class()) is None:
-        _draw_title()
         with page.figure():
+            _draw_title()
             _draw_class_choice()
     else:
         _draw_class(page, group)

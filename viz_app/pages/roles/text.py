@@ -203,7 +203,8 @@ def _sentences(selection: Selection, roles: TextRoles, role: Role, effect: np.nd
         rank = ordinal(1 + int((abs(values) > abs(values[place])).sum()))
         value = abs(values[place]) if effect is None else values[place]
         unit = selection.target.target_kind.unit
-        sentences.append(TEXTS[f"sentences.{key}"].format(value=value, rank=rank, heads=heads, unit=unit))
+        number = f"{value:.2g}" if effect is None else f"{value:+.2g}".replace("-", "−")
+        sentences.append(TEXTS[f"sentences.{key}"].format(value=number, rank=rank, heads=heads, unit=unit))
     result = wait_for(_sinks(selection.loaded, roles.run))
     if kind := result.kind(*place):
         position = int(result.token[place])

@@ -120,7 +120,7 @@ def test_a_head_is_shown_beside_chance() -> None:
         app.toggle(key=key_of(app, "whole")).set_value(whole).run()
         expected = {bar.name: (bar.share, bar.chance) for bar in bars["offset"]}
         shown = drawn(app)
-        assert shown["-1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
+        assert shown["−1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
         assert len(shown) == len(expected)
     assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
     assert found.words[0].key in list(app.dataframe[0].value["word"])
@@ -138,14 +138,14 @@ def test_a_head_is_shown_beside_chance() -> None:
 def test_the_page_opens_on_a_head_and_a_word_that_differ_from_the_baseline() -> None:
     """The head of version 0.2, or else one whose keys are in a syntactic relation; a word, never a full stop."""
     found = read_profiles(BUNDLED)
-    assert start().session_state.head == FIRST_HEAD
+    assert start().subheader[0].value == "L{} H{}".format(*FIRST_HEAD)
     best = found.find_head(*first_head(found))
     assert best.distinctive_groups[0][1].name in ("its governor", "its dependent")
     others = tuple(profile for profile in found.heads if (profile.layer, profile.head) != FIRST_HEAD)
     upload = profiles_json(replace(found, heads=others)).encode()
     app = start(counted="file")
     app.file_uploader(key="own_profiles#file").upload("mine.json", upload, "application/json").run()
-    assert settled(app).session_state.head == first_head(found)
+    assert settled(app).subheader[0].value == "L{} H{}".format(*first_head(found))
     app = start(profile_of="token")
     token = found.find_token(app.session_state.piece)
     assert token.piece.isalpha() and token.times >= 50

@@ -110,7 +110,7 @@ def neuron_in_words(profile: NeuronProfile) -> str:
     summary = (
         f"Its activation is above 0 at {profile.active:.0%} of {profile.tokens:,} tokens (mean {profile.mean:z.2f}, "
         f"standard deviation {profile.spread:.2f}; mean at [CLS] and [SEP] {profile.added_mean:z.2f})."
-    )
+    ).replace("-", "−")
     groups = _describe_groups(
         (GROUP_NAMES.get(bar.name, f"{GROUP_PREFIXES[question]}{bar.name}"), bar)
         for question, bar in profile.distinctive_groups
@@ -185,6 +185,10 @@ def example_parts(example: HeadExample | TokenExample) -> list[tuple[str, str]]:
     query, key = (example.at, None) if isinstance(example, TokenExample) else (example.query, example.key)
     spans = [query] if key in (None, query) else sorted([query, key])
     start, end = max(spans[0][0] - CONTEXT_CHARACTERS, 0), min(spans[-1][1] + CONTEXT_CHARACTERS, len(example.text))
+    if start:  # at the first whole word
+        start = max(start, example.text.find(" ", start - 1, spans[0][0]) + 1)
+    if end < len(example.text):  # after the last whole word
+        end = max(example.text.rfind(" ", spans[-1][1], end + 1), 0) or end
     parts, last = [("" if not start else "…", "")], start
     for span in spans:
         kind = "both" if span == query == key else "query" if span == query else "key"

@@ -87,4 +87,9 @@ def _hover_axis(labels: Sequence[str]) -> dict[str, Any]:
 
 def _visible_axis(labels: Sequence[str], font_size: int) -> dict[str, Any]:
     labelled = range(0, len(labels), -(-len(labels) // LABELS_THAT_FIT))
-    return ticks_at([plain(labels[i], LONGEST_LABEL) for i in labelled], labelled, tickfont=token_font(font_size))
+    return ticks_at(
+        [plain(labels[i], LONGEST_LABEL) for i in labelled],
+        labelled,
+        tickfont=token_font(font_size),
+        ticklabelstandoff=4,
+    )

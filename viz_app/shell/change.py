@@ -107,8 +107,12 @@ def number_sentence(off: Sequence[Head], quantity: str, before: float, after: fl
     """Return a sentence in Markdown with a number before and after heads were switched off. quantity: its name."""
     numbers = {"quantity": quantity, "p": two_digits(before), "q": two_digits(after), "heads": _off_heads(off)}
     if not off:
-        return "All heads are on: {quantity} is {p}.".format(**numbers)
-    return "With {heads} off, {quantity} changes from {p} to {q}.".format(**numbers)
+        sentence = "All heads are on: {quantity} is {p}."
+    elif numbers["p"] == numbers["q"]:
+        sentence = "With {heads} off, {quantity} stays {p}."
+    else:
+        sentence = "With {heads} off, {quantity} changes from {p} to {q}."
+    return sentence.format(**numbers)
 
 
 def _off_heads(off: Sequence[Head]) -> str:
@@ -117,9 +121,9 @@ def _off_heads(off: Sequence[Head]) -> str:
     return " and ".join(f"L{layer} H{head}" for layer, head in off)
 
 
-def nsp_sentence(before: float, after: float) -> str:
-    """Return a sentence with the probability that B follows A, before and after."""
-    return f"Probability that B follows A: {two_digits(before)} with all heads, {two_digits(after)} now"
+def nsp_sentence(before: float, after: float, parts: str = "heads") -> str:
+    """Return a sentence with the probability that B follows A, before and after some parts were removed."""
+    return f"Probability that B follows A: {two_digits(before)} with all {parts}, {two_digits(after)} now"
 
 
 def nsp_change(current: Selection, before: float, after: float, *, key: str) -> None:

@@ -39,12 +39,19 @@ def set_head(head: Head, other_heads: tuple[int, ...] = ()) -> None:
     state.head, state.other_heads, state[HEAD_CHOSEN] = head, other_heads, True
 
 
+def selected_head(first: Callable[[], Head | None]) -> Head:
+    """Return the selected head, or `first()` if none was selected."""
+    state = st.session_state
+    head: Head = state.head
+    if state.get(HEAD_CHOSEN) or (*head, *state.other_heads) != (0, 0):
+        return head
+    return first() or head
+
+
 def view_choice(first: Callable[[], Head | None] = lambda: None) -> ViewChoice:
     """Return the layer, heads and tokens that the large view shows. first: returns the head if none was selected."""
     state = st.session_state
-    (layer, head), (side, positions) = state.head, state.tokens
-    if not state.get(HEAD_CHOSEN) and (layer, head, *state.other_heads) == (0, 0):
-        layer, head = first() or (layer, head)
+    (layer, head), (side, positions) = selected_head(first), state.tokens
     heads = (head, *state.other_heads)
     return ViewChoice(layer, heads, "key" if side == "key" else "query", positions, state.kept_share)
 

@@ -58,6 +58,12 @@ STYLE, LECTURE_STYLE, EMBED_STYLE = (
 )
 
 
+TEXTLESS_STYLE = (
+    "<style>[data-testid='stLayoutWrapper']:has(> :is("
+    ".st-key-screen_text, .st-key-screen_tokens, .st-key-screen_examples)), "
+    ".st-key-fold_text, .st-key-fold_target, .st-key-examples_open { display: none !important; }</style>"
+)
+
 # A run that the visitor left goes on until it draws, in a thread of its own, beside the one that took its place: what
 # it then put into the other's places would count there and never arrive, and the browser would drop the whole page.
 _thread = threading.local()
@@ -129,6 +135,10 @@ class View:
         changed = sum(param.value != param.first(with_text=False) for param in params)
         label = TEXTS["options"] + (f" ({changed})" if changed else "")
         return st.popover(label, icon=":material/tune:", width="content", key="options")
+
+    def hide_text(self) -> None:
+        """Hide the shared text, its tokens and the target: what the page shows now does not depend on them."""
+        st.html(TEXTLESS_STYLE)
 
     def figure(self) -> DeltaGenerator:
         """Return the place of the figure; in lecture mode it takes the height that is left."""

@@ -17,7 +17,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.stages import ROWS_THAT_FIT, window
-from viz_app.figures.style import cell_number, sized, two_digits
+from viz_app.figures.style import cell_number, current_look, sized, two_digits
 from viz_app.notation import PatchAddress
 from viz_app.pages.causes import (
     EXAMPLE,
@@ -61,6 +61,7 @@ PROPOSED_SOURCE = "_proposed_source"  # session key: the source that the page pr
 STRONGEST_NEURONS = 12
 UNMATCHED_WORDS = 8  # listed of each text
 MAP_WIDTH = 640  # of the map beside its result, in pixels
+MAP_HEIGHT, MAX_ROW_HEIGHT = 460, 48  # pixels: of a map of few rows, and of each of its rows
 MAX_WORDS = 6  # that are drawn of the predictions before and with a patch
 
 
@@ -183,6 +184,7 @@ def _headline(patching: Patching, patches: Patches, band: PatchBand | None = Non
     ends = [kind.format_value(value, two_digits) for value in (patches.base_value, patches.source_value)]
     text, source_text = ends if _giver() == "source" else ends[::-1]
     template = TEXTS["mean_value" if np.isnan(patches.source_value) else "values"]
+    source_text = source_text.removeprefix(kind.value_text.partition("{")[0])  # the quantity is named once
     values = template.format(answer=answer[:1].upper() + answer[1:], text=text, source=source_text, unit=kind.unit)
     if _is_grey(patches, band):
         return TEXTS["untested" if band is None else "small"].format(values=values)
@@ -236,6 +238,8 @@ def _draw_map(patching: Patching, patches: Patches, name: str, rows: slice, band
         selected=(cell[0] - rows.start, cell[1]) if rows.start <= cell[0] < rows.stop else None,
         by_chance=marked, greyed=greyed,
     )  # fmt: skip
+    if not current_look().lecture:
+        figure.layout.height = max(figure.layout.height, min(MAP_HEIGHT, 110 + MAX_ROW_HEIGHT * len(labels)))
     key, alt = f"causes_{name}", f"Effects of {effects.size} patches"
     select = partial(_select_cell, key, rows.start)
     chart(figure, key=key, on_select=select, selection_mode="points", alt=alt)

@@ -37,7 +37,7 @@ from viz_app.shell import frame
 from viz_app.shell.address import HEAD_CHOSEN, publish
 from viz_app.shell.downloads import file_button
 from viz_app.shell.error_boundary import error_boundary
-from viz_app.shell.heads import choose_head
+from viz_app.shell.heads import choose_head, selected_head
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
@@ -47,7 +47,7 @@ from viz_app.shell.work import confirm, wait_for
 REFRESH_SECONDS = 1.0  # between two looks at a run
 STEP_REFRESH_SECONDS = 15.0  # after which newly kept steps are offered
 UNCONFIRMED_SECONDS = 20.0  # of a comparison that needs no button
-MAX_MAP_HEIGHT = 330  # pixels
+MAX_MAP_HEIGHT, CKA_HEIGHT = 370, 330  # pixels
 CELL_DECIMALS = 3  # of the numbers in the grid of heads; its tooltips have more
 LAST_STEP = "_last_kept_step"  # session key: the last step that the slider offered
 
@@ -66,6 +66,7 @@ def draw(page: View) -> None:
         with st.popover(TEXTS["new_run"], icon=":material/model_training:", width="content"), error_boundary():
             draw_new_run(page.selection)
     if run is None:
+        page.hide_text()
         _draw_recorded(page, recorded_run())
         return
     running, steps = run.is_running, run.steps
@@ -182,7 +183,11 @@ def _draw_recorded(page: View, recorded: RecordedRun) -> None:
             [f"L{row} H{column}: {value:.3g} nats" for column, value in enumerate(values)]
             for row, values in enumerate(divergence.tolist())
         ]
-        _draw_grid(divergence, titles, "divergence", recorded.head)
+        selected = selected_head(lambda: recorded.head)
+        _draw_grid(divergence, titles, "divergence", selected)
+        if selected != recorded.head:
+            names = {"selected": f"L{selected[0]} H{selected[1]}", "head": f"L{recorded.head[0]} H{recorded.head[1]}"}
+            write_note(TEXTS["recorded_head"].format(**names))
     with _maps_place(page, right):
         _draw_maps({number: recorded.maps[number] for number in (0, step)}, recorded.text_tokens, recorded.head)
         _draw_cka(cka)
@@ -302,7 +307,7 @@ def _draw_cka(cka: np.ndarray) -> None:
     """Draw the similarity of all layer outputs of the start and of the step, (depth, depth)."""
     names = short_names(len(cka))
     figure = alike_depths(cka, names, names, rows="at the start", columns="at this step")
-    figure.update_layout(height=MAX_MAP_HEIGHT)
+    figure.update_layout(height=CKA_HEIGHT)
     alt = f"CKA of the layer outputs of the start and this step, {cka[-1, -1]:.2f} at the last"
     chart(figure, key="tuned_cka", alt=alt, grows=False)
 

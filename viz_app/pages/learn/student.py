@@ -28,8 +28,8 @@ def draw(page: View) -> None:
     try:
         group = classroom.CLASSES.join(code, member, classroom.clock_time())
     except TranslatedRefusal as error:
-        _draw_title(TEXTS["title"])
         with page.figure():
+            _draw_title(TEXTS["title"])
             st.info(with_help(error.sentence), icon=":material/groups:")
             st.caption(TEXTS["student.kept"])
             answer_files.draw()
@@ -37,8 +37,8 @@ def draw(page: View) -> None:
         return
     state = group.state()
     content = None if state.question is None else classroom.lesson_in(state.question)
-    _draw_title(TEXTS["title"] if content is None else escape_markdown(content.question))
     with page.figure().container(key="class_student"):
+        _draw_title(TEXTS["title"] if content is None else escape_markdown(content.question))
         if content is None or state.question is None:
             st.info(with_help(TEXTS["student.joined"]))
         else:

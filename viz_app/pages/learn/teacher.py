@@ -31,16 +31,17 @@ MAX_LABEL_LENGTH = 40  # characters of an answer in the chart of a vote
 def draw(page: View) -> None:
     """Draw the class that the visitor leads, or the controls that open one."""
     if not classroom.is_enabled():
-        _draw_title()
-        page.figure().info(with_help(TEXTS["teacher.not_enabled"]), icon=":material/groups:")
-    elif not classroom.is_teacher():
-        _draw_title()
         with page.figure():
+            _draw_title()
+            st.info(with_help(TEXTS["teacher.not_enabled"]), icon=":material/groups:")
+    elif not classroom.is_teacher():
+        with page.figure():
+            _draw_title()
             if classroom.is_pass_known():
                 _draw_sign_in()
     elif (group := classroom.led_class()) is None:
-        _draw_title()
         with page.figure():
+            _draw_title()
             _draw_class_choice()
     else:
         _draw_class(page, group)

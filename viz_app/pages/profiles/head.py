@@ -12,19 +12,28 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import HeadProfile, Profiles
 from viz_app.components.head_grid.view import head_grid
 from viz_app.export.profiles import coloured_sentences, figures_in_words, in_words, profile_name
+from viz_app.figures.style import current_look
 from viz_app.pages.profiles import FIRST_HEAD, TEXTS, hidden, parts, whole
 from viz_app.pages.profiles.parts import ExtraTables, SimilarTable
 from viz_app.shell import frame
-from viz_app.shell.address import HEAD_CHOSEN
-from viz_app.shell.heads import choose_head, existing_heads, set_head
+from viz_app.shell.heads import choose_head, existing_heads, selected_head, set_head
 from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.params import Head
 from viz_app.shell.profiles import guess_examples
 from viz_app.shell.view import View, write_line, write_note
 
 SYNTACTIC_GROUPS = ("its governor", "its dependent")  # of keys, in a treebank
 
 
-def first_head(profiles: Profiles) -> tuple[int, int]:
+def opening_head(profiles: Profiles) -> Head | None:
+    """Return the head with which the page opens: `FIRST_HEAD` if it has a profile; None without profiles."""
+    existing = {(profile.layer, profile.head) for profile in profiles.heads}
+    if FIRST_HEAD in existing or not existing:
+        return FIRST_HEAD if existing else None
+    return first_head(profiles)
+
+
+def first_head(profiles: Profiles) -> Head:
     """Return the head whose keys are farthest above the baseline: words in a syntactic relation, or else any group."""
     best = max(
         profiles.heads,
@@ -41,22 +50,19 @@ def select_profile(page: View, profiles: Profiles, model: LoadedModel, row: Any,
 
     row: container of the controls. place: of the grid.
     """
-    state = st.session_state
     existing_heads(model)
     with row, page.options(hidden):
         hidden()
-    if not state.get(HEAD_CHOSEN) and state.head == (0, 0) and profiles.heads:
-        existing = {(profile.layer, profile.head) for profile in profiles.heads}
-        state.head = FIRST_HEAD if FIRST_HEAD in existing else first_head(profiles)
+    selected = selected_head(lambda: opening_head(profiles))
     with place:
-        _draw_grid(profiles, model)
+        _draw_grid(profiles, model, selected)
     try:
-        return profiles.find_head(*state.head)
+        return profiles.find_head(*selected)
     except Refused as error:
         raise Refused(f"{error}: choose another one") from error
 
 
-def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
+def _draw_grid(profiles: Profiles, model: LoadedModel, selected: Head) -> None:
     """Draw all heads, coloured by how rarely they attend to [CLS] or [SEP]; a click selects one."""
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     values = np.full((layers, heads), np.nan)
@@ -67,7 +73,7 @@ def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
         layers=layers,
         heads=heads,
         values=None if hidden.value else values,
-        selected=st.session_state.head,
+        selected=selected,
         unit=TEXTS["head.grid"],
         key="profile_grid",
         titles=[
@@ -76,7 +82,7 @@ def _draw_grid(profiles: Profiles, model: LoadedModel) -> None:
         ],
         on_click=choose_head,
     )
-    if not hidden.value:
+    if not (hidden.value or current_look().lecture):
         write_note(TEXTS["head.grid_note"])
 
 
@@ -113,6 +119,8 @@ def tables(profiles: Profiles, profile: HeadProfile) -> tuple[SimilarTable, Extr
 
 
 def draw_link(profile: HeadProfile, model: LoadedModel) -> None:
-    """Draw the link to the head in the selected text."""
+    """Draw the button that opens the head in the selected text."""
     label = TEXTS["head.open"].format(name=profile_name(profile))
-    st.page_link(frame.streamlit_page("attention"), label=label, icon=":material/grid_view:")
+    if st.button(label, icon=":material/grid_view:"):
+        set_head((profile.layer, profile.head))
+        frame.go_to("attention")

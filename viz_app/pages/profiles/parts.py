@@ -23,11 +23,14 @@ from viz_app.export.profiles import (
     tenth_names,
 )
 from viz_app.figures.profiles import share_bars
+from viz_app.figures.style import current_look
 from viz_app.pages.profiles import ASPECTS, TEXTS, aspect, profile_of, tenth
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import Param
 from viz_app.shell.view import chart, write_note
 
+LECTURE_BARS = 6
+MAX_BARS_HEIGHT = 640  # pixels
 ExtraTables = Mapping[str, Sequence[Mapping[str, object]]]  # rows by the title of a table
 
 
@@ -78,14 +81,20 @@ def draw_bars(
     texts = profile_of.value
     legend, title = TEXTS[f"{texts}.bars_of"], TEXTS[f"{texts}.{'cosine_axis' if is_cosine else 'axis'}"]
     form, largest_bars = ".2f" if is_cosine else ".0%", largest(bars[name], name)
-    names = [BAR_NAMES.get(bar.name, bar.name) for bar in largest_bars]
+    if current_look().lecture:  # as many as are legible, in their order
+        limit = sorted(bar.share for bar in largest_bars)[-LECTURE_BARS:][0]
+        largest_bars = [bar for bar in largest_bars if bar.share >= limit]
+    names = [BAR_NAMES.get(bar.name, bar.name.replace("-", "−")) for bar in largest_bars]
     shares, chances = [bar.share for bar in largest_bars], [bar.chance for bar in largest_bars]
     values = zip(names, shares, chances, strict=True)
     alt = ", ".join(f"{label} {share:{form}}, {chance:{form}}" for label, share, chance in values)
+    figure = share_bars(names, shares, chances, series_name=legend, title=title, form=form)
+    if not current_look().lecture:
+        figure.layout.height = min(figure.layout.height, MAX_BARS_HEIGHT)
     chart(
-        share_bars(names, shares, chances, series_name=legend, title=title, form=form),
+        figure,
         key="profile_bars",
-        grows=False,
+        min_share=0.6,
         alt=f"{title} of {profile_name(profile)}, compared with the baseline: {alt}",
     )
 

@@ -13,9 +13,10 @@ from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, ignore_progress, progress_of_part
 from bert_core.pruning import Part, prune_parts, zero_filled
-from bert_core.records import Batch, CurvePoint, PruningPlan
+from bert_core.records import Batch, CurvePoint, ModelRun, PruningPlan
 from bert_core.refused import Refused
 from bert_core.run import costs
+from bert_core.run.capture import capture
 from bert_core.run.losses import masked_examples
 from bert_core.run.memory import gradient_bytes
 from bert_core.run.plans import RANDOM_ORDERS, REESTIMATION_SHARE, loss_importance, propose_plan
@@ -25,7 +26,7 @@ from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.access import is_local_server
 from viz_app.shell.change import reference_encodings
 from viz_app.shell.controls import Upload
-from viz_app.shell.selection import Selection
+from viz_app.shell.selection import KEPT_PREDICTIONS, Selection
 from viz_app.shell.work import cached, estimate_seconds, finished_result, progress_of, stop, wait_for, work
 
 STEPS = 12  # points of a curve after the first
@@ -132,6 +133,13 @@ def score_pruned(experiment: Experiment, removed: tuple[Part, ...], report: Prog
     """Test the model after some parts were pruned."""
     smaller = prune_parts(experiment.loaded, experiment.part_kind, removed)
     return costs.score(smaller, experiment.batches, report=report)
+
+
+@work("{experiment} is pruned and reads the text", seconds=lambda experiment, *_: experiment.selection.seconds())
+def run_pruned(experiment: Experiment, removed: tuple[Part, ...], encoding: Encoding) -> ModelRun:
+    """Return the record of a text after some parts were pruned."""
+    smaller = prune_parts(experiment.loaded, experiment.part_kind, removed)
+    return capture(smaller, encoding, top_k=KEPT_PREDICTIONS)
 
 
 @work("{experiment} with the gradient of the loss at every head", seconds=_passes(3), memory=_memory)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from bert_core.analysis.pruning import curve_values, random_band, removable_head_count
 from bert_core.pruning import Part
-from bert_core.records import CurvePoint, PruningPlan
+from bert_core.records import CurvePoint, ModelRun, PruningPlan
 from bert_core.refused import Refused
 from bert_core.run.costs import Cost, Score
 from bert_core.run.losses import existing_parts
@@ -41,6 +41,7 @@ from viz_app.pages.prune.experiment import (
     rank_parts,
     read_plan,
     removed_counts,
+    run_pruned,
     save_pruned,
     score_masked,
     score_pruned,
@@ -195,16 +196,16 @@ def _draw_heads(page: View, experiment: Experiment, head_count: int) -> None:
         importance = wait_for(head_importance(experiment))
         full = wait_for(score_masked(experiment, np.ones_like(selection.head_mask)))
         current = wait_for(score_masked(experiment, selection.head_mask))
-    left, right = page.figure().columns(2, gap="large")
+    left, right = page.figure().columns([3, 2], gap="large")
     with left:
         _write_result(experiment, f"{len(selection.off)} of {head_count} heads are off.", current, full)
         _draw_switches(selection, importance)
     with right:
         is_begun = _draw_curve(experiment, (len(selection.off), current), head_count)
         if not is_begun:
-            _draw_predictions(selection)
+            _draw_predictions(experiment, selection.run())
     if is_begun:
-        _draw_predictions(selection)
+        _draw_predictions(experiment, selection.run())
     _draw_pruned_model(experiment, selection.off)
     if is_requested("plan", _plan_key(experiment, head_count)):
         plan = wait_for(rank_parts(experiment, order.value, experiment.reference(order.value)))
@@ -227,8 +228,16 @@ def _draw_other_parts(page: View, experiment: Experiment, part_count: int) -> No
         if not removed:
             write_note(TEXTS["order_hint"].format(parts=part_kind))
         _draw_pruned_model(experiment, removed)
+        selection = experiment.selection
+        run = selection.run(all_heads_on=True)
+        if removed:
+            run = wait_for(run_pruned(experiment, removed, selection.encoding))
     with right:
-        _draw_curve(experiment, (len(removed), score), part_count)
+        is_begun = _draw_curve(experiment, (len(removed), score), part_count)
+        if not is_begun:
+            _draw_predictions(experiment, run)
+    if is_begun:
+        _draw_predictions(experiment, run)
 
 
 def _write_result(experiment: Experiment, removed: str, score: Score, full: Score) -> None:
@@ -261,17 +270,18 @@ def _draw_switches(selection: Selection, importance: np.ndarray) -> None:
     )
 
 
-def _draw_predictions(selection: Selection) -> None:
-    """Draw the predictions of the selected text with all heads, and now."""
-    full_run, run = selection.run(all_heads_on=True), selection.run()
+def _draw_predictions(experiment: Experiment, run: ModelRun) -> None:
+    """Draw the predictions of the selected text with all parts, and in a run without the removed ones."""
+    selection, part_kind = experiment.selection, experiment.part_kind
+    full_run = selection.run(all_heads_on=True)
     largest = largest_probability(full_run, run, gaps=MAX_GAPS)
     for prediction in run.predictions[:MAX_GAPS]:
         full_prediction = full_run.prediction_at(prediction.position)
         assert full_prediction is not None  # both runs have the same masked positions
-        st.caption(f"{selection.gap(prediction.position)}, with all heads and now:")
+        st.caption(f"{selection.gap(prediction.position)}, with all {part_kind} and now:")
         word_change(selection, full_prediction, prediction, top_k=6, largest=largest, key="lab_before_after")
     if run.nsp is not None and full_run.nsp is not None and not current_look().lecture:
-        st.caption(f"{nsp_sentence(full_run.nsp, run.nsp)}:")
+        st.caption(f"{nsp_sentence(full_run.nsp, run.nsp, part_kind)}:")
         nsp_change(selection, full_run.nsp, run.nsp, key="lab_nsp")
 
 

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.heads import heads_agreement
@@ -25,9 +24,10 @@ from bert_core.studies.tables import TABLE_SUFFIXES
 from bert_core.studies.texts import text_shards
 from viz_app.figures.heads import sweep_scatter
 from viz_app.pages.roles import FIGURES, TEXTS, figure, table
-from viz_app.pages.roles.shared import describe_role, draw_grid, upload_control
+from viz_app.pages.roles.shared import describe_role, draw_grid, draw_scores, first_head, upload_control
 from viz_app.shell import examples
 from viz_app.shell.controls import Upload
+from viz_app.shell.heads import selected_head
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import View, chart, write_line
@@ -56,14 +56,15 @@ def draw(page: View, row: DeltaGenerator) -> None:
         names["loss_change"] += f", {head_table.method} ablation"
     name = figure(row, options=list(names), format_func=names.__getitem__)
     left, right = page.figure().columns([3, 2], gap="large")
-    layer, head = st.session_state.head
-    role = role_in_table(head_table, (layer, head))
+    layer, head = place = selected_head(lambda: first_head(head_table.figures[name]))
+    role = role_in_table(head_table, place)
     with left:
-        draw_grid(selection, head_table.figures[name], names[name].lower(), "grid_file")
+        draw_grid(selection, head_table.figures[name], names[name].lower(), "grid_file", selected=place)
     with right:
         if role is not None:
             sentence = TEXTS["sentences.role_in_file"]
             write_line(sentence.format(head=f"L{layer} H{head}", role=describe_role(role), texts=head_table.texts))
+            draw_scores(head_table.figures, place, selection.encoding.special_tokens)
         if "importance" in head_table.figures and "loss_change" in head_table.figures:
             _draw_agreement(head_table)
     loss = "" if head_table.loss is None else f", whose loss is {head_table.loss_text}"

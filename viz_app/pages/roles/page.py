@@ -17,4 +17,6 @@ def draw(page: View) -> None:
         st.info(with_help(TEXTS["all_pruned"]))
         end_run()
     row = page.controls()
-    SOURCES[over(row)].draw(page, row)
+    if over(row) != "text":
+        page.hide_text()
+    SOURCES[over.value].draw(page, row)

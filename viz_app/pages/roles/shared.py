@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.roles import ROLE_DESCRIPTIONS, Role
+from bert_core.analysis.roles import ROLE_DESCRIPTIONS, THRESHOLDS, Role
+from bert_core.tokenizer import SpecialTokens
 from viz_app.components.head_grid.view import head_grid
+from viz_app.figures.heads import role_bars
+from viz_app.pages.roles import ROLE_LABELS
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.heads import choose_head, head_title
 from viz_app.shell.markdown import escape_markdown
+from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
+from viz_app.shell.view import chart
 
 
 def draw_grid(
-    selection: Selection, values: np.ndarray, name: str, key: str, titles: list[list[str]] | None = None
+    selection: Selection,
+    values: np.ndarray,
+    name: str,
+    key: str,
+    titles: list[list[str]] | None = None,
+    *,
+    selected: Head,
 ) -> None:
     """Draw a figure of every head, (layer, head), called `name`; a click selects a head."""
     layers, heads = selection.head_mask.shape
@@ -27,11 +40,27 @@ def draw_grid(
         heads=heads,
         values=values,
         unit=name,
-        selected=st.session_state.head,
+        selected=selected,
         key=key,
         titles=titles,
         on_click=choose_head,
     )
+
+
+def draw_scores(figures: Mapping[str, np.ndarray], head: Head, special_tokens: SpecialTokens) -> None:
+    """Draw the score of a head in each role. figures: name -> (layer, head)."""
+    labels = [special_tokens.substitute_in(label) for label in ROLE_LABELS.values()]
+    scores = [float(figures[name][head]) for name in THRESHOLDS]
+    alt = f"Scores of L{head[0]} H{head[1]} for each role"
+    chart(role_bars(scores, labels, list(THRESHOLDS.values())), key="role_bars", min_share=0.65, alt=alt)
+
+
+def first_head(values: np.ndarray | None) -> Head | None:
+    """Return the head with the largest value, (layer, head), with which a view opens; None without values."""
+    if values is None or not np.isfinite(values).any():
+        return None
+    layer, head = np.unravel_index(np.nanargmax(values), values.shape)
+    return int(layer), int(head)
 
 
 def upload_control(

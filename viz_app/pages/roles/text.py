@@ -29,15 +29,15 @@ from bert_core.progress import Progress, ignore_progress
 from bert_core.records import ModelRun
 from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
-from viz_app.figures.heads import role_bars, role_map
+from viz_app.figures.heads import role_map
 from viz_app.figures.style import ordinal
 from viz_app.maps import renormalised_attention
-from viz_app.pages.roles import ROLE_LABELS, TEXTS, normal, quantity
-from viz_app.pages.roles.shared import describe_role, draw_grid
+from viz_app.pages.roles import TEXTS, normal, quantity
+from viz_app.pages.roles.shared import describe_role, draw_grid, draw_scores, first_head
 from viz_app.pages.roles.treebank import relations_of_head
 from viz_app.shell import corpus, frame
 from viz_app.shell.change import sweep
-from viz_app.shell.heads import choose_head, set_head
+from viz_app.shell.heads import choose_head, selected_head, set_head
 from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
@@ -109,42 +109,44 @@ def draw(page: View, row: DeltaGenerator) -> None:
         with page.options(normal):
             normal()
     roles = text_roles(selection)
+    gradient = roles.run.gate_gradient
+    place = selected_head(lambda: first_head(None if gradient is None else abs(gradient)))
     left, right = page.figure().columns([3, 2], gap="large")
     effect = None
     with left:
         if shown_name == "map":
             chart(
-                role_map(roles.points, roles.by_role(), st.session_state.head, names=ROLE_DESCRIPTIONS),
+                role_map(roles.points, roles.by_role(), place, names=ROLE_DESCRIPTIONS),
                 key="role_map",
                 selection_mode="points",
                 on_select=_choose_point,
                 alt="Every head as a point, close to the heads with similar attention",
             )
         elif shown_name == "confidence" or roles.run.gate_gradient is not None:
-            effect = _draw_values(selection, roles, shown_name)
+            effect = _draw_values(selection, roles, shown_name, place)
         else:
             show_missing_target(selection, "There is no target yet, so heads have no importance")
     with right:
-        _draw_card(selection, roles, effect)
+        _draw_card(selection, roles, effect, place)
     without_role, heads = len(roles.by_role()[NO_ROLE]), roles.run.existing_heads.sum()
     reading = TEXTS[f"{shown_name}.reading"].format(without_role=without_role, heads=heads)
     page.read(reading, TEXTS[f"{shown_name}.misleads"])
 
 
-def _draw_values(selection: Selection, roles: TextRoles, name: str) -> np.ndarray | None:
+def _draw_values(selection: Selection, roles: TextRoles, name: str, place: Head) -> np.ndarray | None:
     """Draw importance, confidence or the effect of ablation of every head; return the effect, (layer, head)."""
     gradient, confidence = roles.run.gate_gradient, roles.figures["confidence"]
     if name == "confidence" or gradient is None:
-        draw_grid(selection, confidence, "confidence", "grid_confidence")
+        draw_grid(selection, confidence, "confidence", "grid_confidence", selected=place)
         return None
     importance = layer_normalised(abs(gradient)) if normal.value else abs(gradient)
     if name == "importance":
-        draw_grid(selection, importance, "importance", "grid_importance")
+        draw_grid(selection, importance, "importance", "grid_importance", selected=place)
         return None
     effect = sweep(selection).effect
     assert effect is not None and selection.target is not None
     unit = f"absolute change of the target without the head, in {selection.target.target_kind.unit}"
-    draw_grid(selection, abs(effect), unit, "grid_removal")
+    draw_grid(selection, abs(effect), unit, "grid_removal", selected=place)
     ranks = [heads_agreement(figure, abs(effect)) for figure in (abs(gradient), confidence)]
     write_note(TEXTS["sentences.agreement"].format(importance=ranks[0], confidence=ranks[1]))
     return effect
@@ -157,26 +159,19 @@ def _choose_point() -> None:
         choose_head(HeadClick(*map(int, head)))
 
 
-def _draw_card(selection: Selection, roles: TextRoles, effect: np.ndarray | None) -> None:
+def _draw_card(selection: Selection, roles: TextRoles, effect: np.ndarray | None, place: Head) -> None:
     """Draw the selected head: its role in a sentence, its scores, its strongest attention and the most similar heads.
 
     effect: (layer, head), of the ablation of every head, if that is shown.
     """
-    layer, head = place = st.session_state.head
+    layer, head = place
     role = roles.roles[layer][head]
     st.subheader(f"L{layer} H{head} {with_special_tokens(describe_role(role))}", anchor=False)
     if role is None:
         write_note("Click another head.")
         return
-    write_line(" ".join(_sentences(selection, roles, role, effect)))
-    labels = [selection.encoding.special_tokens.substitute_in(label) for label in ROLE_LABELS.values()]
-    scores = [float(roles.figures[name][place]) for name in THRESHOLDS]
-    chart(
-        role_bars(scores, labels, list(THRESHOLDS.values())),
-        key="role_bars",
-        min_share=0.65,
-        alt=f"Scores of L{layer} H{head} for each role",
-    )
+    write_line(" ".join(_sentences(selection, roles, role, effect, place)))
+    draw_scores(roles.figures, place, selection.encoding.special_tokens)
     write_note(
         f"confidence **{roles.figures['confidence'][place]:.2f}** · entropy **{roles.figures['entropy'][place]:.2f}** "
         f"nats · mean distance **{roles.figures['distance'][place]:.1f}** tokens"
@@ -199,16 +194,17 @@ def _draw_card(selection: Selection, roles: TextRoles, effect: np.ndarray | None
         corpus.search_button(selection, place, similarity="looks")
 
 
-def _sentences(selection: Selection, roles: TextRoles, role: Role, effect: np.ndarray | None) -> list[str]:
+def _sentences(selection: Selection, roles: TextRoles, role: Role, effect: np.ndarray | None, place: Head) -> list[str]:
     """Describe the role of the selected head, its importance or effect, and the sink that it attends to."""
-    place, heads = st.session_state.head, roles.run.existing_heads.sum()
+    heads = roles.run.existing_heads.sum()
     sentences = [TEXTS[f"sentences.{role.name}"].format(score=role.score, threshold=THRESHOLDS.get(role.name, 0.0))]
     values, key = (roles.run.gate_gradient, "importance") if effect is None else (effect, "ablation")
     if values is not None and selection.target is not None:
         rank = ordinal(1 + int((abs(values) > abs(values[place])).sum()))
         value = abs(values[place]) if effect is None else values[place]
         unit = selection.target.target_kind.unit
-        sentences.append(TEXTS[f"sentences.{key}"].format(value=value, rank=rank, heads=heads, unit=unit))
+        number = f"{value:.2g}" if effect is None else f"{value:+.2g}".replace("-", "−")
+        sentences.append(TEXTS[f"sentences.{key}"].format(value=number, rank=rank, heads=heads, unit=unit))
     result = wait_for(_sinks(selection.loaded, roles.run))
     if kind := result.kind(*place):
         position = int(result.token[place])

@@ -16,8 +16,9 @@ from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.texts import read_trees
 from viz_app.lessons import TREES
 from viz_app.pages.roles import TEXTS, relation
-from viz_app.pages.roles.shared import draw_grid, upload_control
+from viz_app.pages.roles.shared import draw_grid, first_head, upload_control
 from viz_app.shell.controls import Upload
+from viz_app.shell.heads import selected_head
 from viz_app.shell.markdown import escape_markdown
 from viz_app.shell.models import ModelReference
 from viz_app.shell.params import Head
@@ -28,6 +29,17 @@ MAX_MEGABYTES = 5  # of a treebank
 SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a typical sentence in a treebank
 MIN_COUNT = 20  # occurrences of a relation in a summary of a head
 EXAMPLE_TREES = Upload("sixty-sentences.conllu", TREES.read_bytes())
+DIRECTION_NAMES = TEXTS.options("treebank.directions")
+TABLE_HEIGHT = 560  # pixels
+COLUMNS = {  # of the table of relations
+    "relation": st.column_config.TextColumn(width=80),
+    "words": st.column_config.NumberColumn(width=58),
+    "best head": st.column_config.TextColumn(width=78),
+    "found": st.column_config.NumberColumn(width=58, format="%.2f"),
+    "fixed offset": st.column_config.TextColumn("offset", width=56),
+    "by fixed offset": st.column_config.NumberColumn("by offset", width=74, format="%.2f"),
+    "direction": st.column_config.TextColumn(width=134),
+}
 TALLY = "examined"  # session key: weights and name of the treebank that was read last; slot of its tally
 
 
@@ -53,23 +65,22 @@ def draw(page: View, row: DeltaGenerator) -> None:
         [f"L{layer} H{head}: {shares[layer, head]:.0%}, {direction}" for head, direction in enumerate(line)]
         for layer, line in enumerate(directions)
     ]
-    left, right = page.figure().columns([6, 5], gap="medium")
+    place = selected_head(lambda: first_head(shares))
+    left, right = page.figure().columns(2, gap="medium")
     with left:
-        draw_grid(selection, shares, "share of words found", "grid_relation", titles)
+        draw_grid(selection, shares, "share of words found", "grid_relation", titles, selected=place)
     with right:
-        write_line(_head_sentence(rows, name, shares, directions))
-        percent = st.column_config.NumberColumn(format="percent")
-        formats = {"found": percent, "by fixed offset": percent}
-        st.dataframe(rows, hide_index=True, key="relations", height=420, column_config=formats)
+        write_line(_head_sentence(rows, name, shares, directions, place))
+        st.dataframe(rows, hide_index=True, key="relations", height=TABLE_HEIGHT, column_config=COLUMNS)
     reading, misleads = TEXTS["treebank.reading"], TEXTS["treebank.misleads"]
     page.read(reading.format(sentences=tally.sentences), misleads.format(left_out=tally.left_out))
 
 
 def _head_sentence(
-    rows: Sequence[Mapping[str, Any]], name: str, shares: np.ndarray, directions: Sequence[Sequence[str]]
+    rows: Sequence[Mapping[str, Any]], name: str, shares: np.ndarray, directions: Sequence[Sequence[str]], place: Head
 ) -> str:
     """Return what the selected head and the best one find of a relation. Arguments: as `best_direction` returns."""
-    layer, head = place = st.session_state.head
+    layer, head = place
     row = next(entry for entry in rows if entry["relation"] == name)
     sentence = TEXTS["sentences.found"].format(
         relation=escape_markdown(name),
@@ -134,7 +145,7 @@ def relation_rows(tally: RelationTally) -> list[dict[str, Any]]:
             "found": row.accuracy,
             "fixed offset": f"{row.offset:+d}",
             "by fixed offset": row.offset_accuracy,
-            "direction": row.direction,
+            "direction": "" if row.direction is None else DIRECTION_NAMES[row.direction],
         }
         for row in tally.rows()
     ]
@@ -143,4 +154,4 @@ def relation_rows(tally: RelationTally) -> list[dict[str, Any]]:
 def best_direction(tally: RelationTally, name: str) -> tuple[np.ndarray, list[list[str]]]:
     """Return the accuracy (layer, head) for a relation in the better direction of each head, and that direction."""
     shares = tally.accuracy(name)
-    return shares.max(0), [[DIRECTIONS[direction] for direction in row] for row in shares.argmax(0)]
+    return shares.max(0), [[DIRECTION_NAMES[DIRECTIONS[direction]] for direction in row] for row in shares.argmax(0)]

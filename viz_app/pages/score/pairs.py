@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
@@ -30,7 +30,7 @@ from viz_app.shell.work import Work, estimate_seconds, wait_for, work
 
 MAX_FILE_MEGABYTES = 5
 LETTERS_PER_PIECE = 4  # typical
-TABLE_HEIGHT = 460  # pixels
+TABLE_HEIGHT, ROWS_THAT_FIT = 460, 12  # pixels, and rows that need less
 FIGURES = ("masking", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
 FIRST_COLUMNS = ("row", "first", "second", "difference", "believed", "problem")  # of the table of scored pairs
 
@@ -92,7 +92,10 @@ def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
         with st.container(key=results.key("scored_table")):
             st.markdown(_summary(scores))
             _warn_unknown(scores)
-            st.dataframe(_table_columns(scores), hide_index=True, width="stretch", height=TABLE_HEIGHT)
+            height: int | Literal["content"] = TABLE_HEIGHT if len(scores) > ROWS_THAT_FIT else "content"
+            columns = {name: st.column_config.TextColumn(width=252) for name in ("first", "second")}
+            columns |= {"difference": st.column_config.NumberColumn(format="%.2f")}
+            st.dataframe(_table_columns(scores), hide_index=True, height=height, column_config=columns)
     make_file = partial(_table_csv, ModelReference(model), head_mask, tuple(rows), variant.value)
     add_file("All pairs (CSV)", make_file, "pairs.csv", disabled=results.are_stale)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from zlib import crc32
 
 import streamlit as st
 
@@ -30,7 +31,7 @@ TOP = 50
 SECONDS_PER_MILLION_TOKENS = 1.0  # on a busy server
 CONTEXT_CHARACTERS = 36  # on either side of a match
 MAX_SHARES = 8
-TABLE = "matches"  # key of the table of matches
+TABLE = "matches"  # key of the table of matches, before the number of its text
 COUNTED_COLUMNS = TEXTS.options("shares")
 HEIGHT = 500  # pixels, of the table of matches
 Shares = dict[str, list[ValueShare]]  # by the name of a column
@@ -75,12 +76,12 @@ def draw(page: View) -> None:
             st.warning(with_help(escape_markdown(sentence)))
         score = "overlap" if similarity.value == "looks" else "cosine"
         is_example = is_current_example(EXAMPLE) and (depth, position) == (index.depths[-1], *encoding.mask_positions)
-        lines = (_describe_query(depth, heads), _describe_scores(matches, shares))
+        lines = (_describe_query(depth, heads), _describe_scores(matches, shares, score))
         heading = _describe_best(matches, encoding.labels[position], score)
         write_result(heading, " ".join((*lines, EXAMPLE.remark if is_example else "")))
         left, right = st.columns([3, 1], gap="medium")
         with left:
-            _draw_matches(matches, score)
+            _draw_matches(matches, score, encoding.text)
         with right:
             if shares:  # special tokens are not words
                 _draw_shares(shares)
@@ -106,13 +107,13 @@ def _describe_query(depth: int | None, heads: Sequence[Head]) -> str:
     return f"Compared by the {'attention pattern' if similarity.value == 'looks' else 'output'} of {names}."
 
 
-def _describe_scores(matches: Matches, shares: Shares) -> str:
-    """Describe how fast the scores fall, and the most frequent word among the matches."""
+def _describe_scores(matches: Matches, shares: Shares, score: str) -> str:
+    """Describe how fast the scores fall, and the most frequent word among the matches. score: their name."""
     count = len(matches.matches)
     if not count:
         return ""
     last = two_digits(matches.matches[-1].score)
-    sentence = f"Match {count} of {matches.compared:,} tokens scores {last}."
+    sentence = f"Below: the {count} most similar of {matches.compared:,} tokens; the last has {score} {last}."
     if not (words := shares.get("word")):
         return sentence
     first = max(words, key=lambda value: value.share_of_matches)
@@ -169,21 +170,22 @@ def _search_index(
     return matches, {name: rows for name, rows in shares.items() if rows}
 
 
-def _draw_matches(matches: Matches, score: str) -> None:
-    """Draw the matches as a table, each in the middle of its sentence. score: the title of the column of scores."""
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+def _draw_matches(matches: Matches, score: str, text: str) -> None:
+    """Draw the matches of a text as a table, each in the middle of its sentence. score: title of its column."""
+    key = f"{TABLE}_{crc32(text.encode())}"  # a selected row does not remain selected in the table of its sentence
+    text_column, number = st.column_config.TextColumn, st.column_config.NumberColumn
     st.dataframe(
         [_row(match, score) for match in matches.matches],
         hide_index=True,
-        key=TABLE,
+        key=key,
         height="stretch" if current_look().lecture else HEIGHT,
-        on_select=partial(_open_sentence, matches),
+        on_select=partial(_open_sentence, matches, key),
         selection_mode="single-row",
         column_config={
             score: number(format="%.2f", width=64),
-            "before": text(alignment="right", width=220),
-            "match": text(alignment="center", width=90),
-            "after": text(width=260),
+            "before": text_column(alignment="right", width=252),
+            "match": text_column(alignment="center", width=90),
+            "after": text_column(width=252),
         },
     )
 
@@ -231,9 +233,9 @@ def _value_label(column: str, value: str) -> str:
     return names.get(value, value) if column == "offset" else value
 
 
-def _open_sentence(matches: Matches) -> None:
-    """Make the sentence of the clicked row the text."""
-    if rows := st.session_state[TABLE].selection.rows:
+def _open_sentence(matches: Matches, key: str) -> None:
+    """Make the sentence of the clicked row the text. key: of the table."""
+    if rows := st.session_state[key].selection.rows:
         match = matches.matches[rows[0]]
         open_example_text(Example(match.text))
         query_position.set(match.position)

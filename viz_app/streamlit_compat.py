@@ -51,11 +51,12 @@ CONTEXT_LOGGER = "streamlit.runtime.scriptrunner_utils.script_run_context"
 # Elements of the page, by the `data-testid` that the style sheets and scripts of viz_app select them by.
 TEST_IDS = {
     "stAlertContainer", "stApp", "stBaseButton-primary", "stButtonGroup", "stCaptionContainer", "stCode", "stColumn",
-    "stElementContainer", "stExpandSidebarButton", "stExpander", "stFullScreenFrame", "stHeader", "stHeading",
-    "stHorizontalBlock", "stLayoutWrapper", "stMain", "stMainBlockContainer", "stMarkdownContainer", "stMetric",
-    "stMetricLabel", "stMetricValue", "stNumberInput", "stNumberInputClearButton", "stPageLink-NavLink",
-    "stPlotlyChart", "stPopoverBody", "stSelectbox", "stSidebar", "stSidebarCollapseButton", "stSidebarNavItems",
-    "stSidebarNavLink", "stTextInput", "stVerticalBlock", "stWidgetLabel",
+    "stElementContainer", "stElementToolbar", "stExpandSidebarButton", "stExpander", "stFileUploader",
+    "stFullScreenFrame", "stHeader", "stHeading", "stHorizontalBlock", "stLayoutWrapper", "stMain",
+    "stMainBlockContainer", "stMarkdownContainer", "stMetric", "stMetricLabel", "stMetricValue", "stNumberInput",
+    "stNumberInputClearButton", "stPageLink", "stPageLink-NavLink", "stPlotlyChart", "stPopoverBody", "stSelectbox",
+    "stSidebar", "stSidebarCollapseButton", "stSidebarNavItems", "stSidebarNavLink", "stSlider", "stStatusWidget",
+    "stTextInput", "stVerticalBlock", "stWidgetLabel",
 }  # fmt: skip
 # Attributes of the page that say whether it is connected (CONNECTED), whether a script runs (notRunning), and whether
 # the side bar is closed.

@@ -31,7 +31,7 @@ def test_bars_from_a_base_or_downwards_have_their_own_numbers() -> None:
     assert columns["series"] == ["before", "now"] and columns["probability that B follows A"] == [1.0, 0.125]
     columns = figure_columns(answer_bars(["a", "b"], [0.25, 0.5], [0.125, 0.75], answer=(0, 1)))
     assert columns == {
-        "series": ["as the first"] * 2 + ["as the last"] * 2,
+        "series": ["as the first token of the answer"] * 2 + ["as the last token"] * 2,
         "label": ["a", "b", "a", "b"],
         "probability": [0.25, 0.5, 0.125, 0.75],
     }

@@ -16,7 +16,7 @@ from viz_app.texts import PageTexts
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
-text pair masked words model target contrast off cut scaled put put_from head other_heads tokens kept_share instead
+text pair masked words model target contrast off cut scaled put put_from head other_heads tokens kept_share edge instead
 reference lecture lang
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
@@ -40,7 +40,7 @@ term class teach
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
     "contrast": "", "off": (), "cut": (), "scaled": (), "put": None, "put_from": "", "head": (0, 0), "other_heads": (),
-    "tokens": ("query", ()), "kept_share": 0.7, "instead": "zero", "reference": examples.REFERENCE,
+    "tokens": ("query", ()), "kept_share": 0.7, "edge": None, "instead": "zero", "reference": examples.REFERENCE,
     "text": "She opened the door and walked in.",
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
@@ -69,7 +69,7 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled put head other_heads other stage seed shapes word cell sentences sentence_a
+text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
 firing
 """

@@ -172,7 +172,8 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     loaded = selected_model()
     if loaded is None:
         return None
-    _text_inputs([example for page in pages if (example := page.example)], has_next_sentence=loaded.supports_nsp)
+    remarked = [example for page in pages if (example := page.example) and example.remark]
+    _text_inputs(remarked, has_next_sentence=loaded.supports_nsp)
     text, pair = state.text, state.pair
     show_link_notices(notices)
     if len(text) + len(pair) > MAX_TEXT_CHARACTERS:

@@ -186,7 +186,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     assert not [b for b in app.button if (b.key or "").startswith("The second")], "what is closed is not drawn"
     app.session_state[selection.EXAMPLES] = True
     app.run()
-    by_kind = examples.by_kind(page.example for page in DECLARED if page.example and page.example.remark is not None)
+    by_kind = examples.by_kind(page.example for page in DECLARED if page.example and page.example.remark)
     offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in by_kind]
     assert len(offered) == len({b.label for b in offered}) == sum(map(len, by_kind.values())) > 10
     assert all(b.label.startswith("**") and "\\(masked\\)" in b.label.partition("** ")[0] for b in offered)

@@ -13,7 +13,7 @@ from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.predictions import prediction_bars
-from viz_app.figures.style import two_digits
+from viz_app.figures.style import current_look, two_digits
 from viz_app.lessons.parsing import lessons
 from viz_app.maps import UNITS, MapView
 from viz_app.pages.start import EXAMPLES, TEXTS, search
@@ -105,8 +105,9 @@ def _draw_head(selection: Selection, run: ModelRun, head: Head, current: Edge) -
         layers=len(run.attention), off=[off for off_layer, off in selection.off if off_layer == layer],
         unit=UNITS["attention"], limit=1.0, is_compact=True, key="home_head", on_change=partial(_take_choice, current),
     )  # fmt: skip
-    query = quoted(selection.encoding.labels[current[0]])
-    write_note(TEXTS["head_reading"].format(query=query))
+    if not current_look().lecture:
+        query = quoted(selection.encoding.labels[current[0]])
+        write_note(TEXTS["head_reading"].format(query=query))
 
 
 def _take_choice(current: Edge, choice: ViewChoice) -> None:
@@ -191,8 +192,7 @@ def _draw_ways() -> None:
     first = lessons(language())[0]
     sentence, course, pages = st.container(horizontal=True, key="start_ways").columns(3, gap="medium", border=True)
     with sentence:
-        st.markdown(f"**{TEXTS['ways.own']}**")
-        st.markdown(TEXTS["ways.own_line"])
+        st.markdown(f"**{TEXTS['ways.own']}**\n\n{TEXTS['ways.own_line']}")
     with course:
         st.markdown(f"**{TEXTS['ways.lesson']}**")
         st.markdown(TEXTS["ways.lesson_line"].format(question=escape_markdown(first.question)))

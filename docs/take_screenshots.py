@@ -29,6 +29,7 @@ HAT = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contr
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
 HERS = "She gave the book to her brother."
 SHOTS = {
+    "home": ("start", {}, "light", 900),
     "predict": ("predict", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1150),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),

@@ -133,10 +133,10 @@ def test_the_list_has_the_numbers_of_the_library(loaded: LoadedModel) -> None:
     expected = find_heads(capture(loaded, encoding), 1, 7)[:6]
     table = app.dataframe[0].value
     assert list(table["head"]) == [f"L{row.layer} H{row.head}" for row in expected]
-    assert np.allclose(table["attention"], [row.weight for row in expected], atol=1e-6)
+    assert np.allclose(table["weight"], [row.weight for row in expected], atol=1e-6)
     assert np.allclose(table["percentile"], [row.percentile for row in expected])
     assert effect is not None
-    assert np.allclose(table["effect of ablation"], [effect[row.layer, row.head] for row in expected], atol=1e-4)
+    assert np.allclose(table["effect"], [effect[row.layer, row.head] for row in expected], atol=1e-4)
     assert "from “she” to “brother”" in words(app)
 
 

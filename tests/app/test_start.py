@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from bert_core import Target, ablate_heads, find_heads
 from bert_core.loading import LoadedModel
 from bert_core.run.capture import capture
 from bert_core.run.inputs import head_mask_without
+from bert_core.studies.search import count_pairs
+from tests.app.test_search_page import indexed
 from tests.visit import ENTRY, at, key_of, settled, visited, words
 from viz_app.lessons.parsing import lessons
 from viz_app.pages import PAGES
@@ -138,6 +141,19 @@ def test_the_list_has_the_numbers_of_the_library(loaded: LoadedModel) -> None:
     assert effect is not None
     assert np.allclose(table["effect"], [effect[row.layer, row.head] for row in expected], atol=1e-4)
     assert "from “she” to “brother”" in words(app)
+
+
+def test_with_an_index_the_list_says_how_often_a_head_does_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: LoadedModel
+) -> None:
+    """As `count_pairs` counts: with the same two tokens, and at the same offset."""
+    index = indexed(tmp_path, monkeypatch)
+    table = home(text="The old cat sat.", edge="3.2").dataframe[0].value
+    heads = [tuple(map(int, name[1:].split(" H"))) for name in table["head"]]
+    counts = count_pairs(index, heads, "cat", "old", -1)
+    assert list(table["strongest / pairs"]) == [f"{row.strongest} / {row.pairs}" for row in counts if row]
+    assert np.allclose(table["same offset"], [100 * row.same_offset / row.tokens for row in counts if row])
+    assert any(row and row.pairs for row in counts)
 
 
 def test_the_lists_of_tokens_select_the_edge() -> None:

@@ -27,7 +27,6 @@ PAIR = {
 }
 HAT = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
-HERS = "She gave the book to her brother."
 SHOTS = {
     "home": ("start", {}, "light", 900),
     "predict": ("predict", PAIR, "light", 900),
@@ -49,14 +48,11 @@ SHOTS = {
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "profiles": ("profiles", {"head": "3.8"}, "light", 1250),
     "profiles_token": ("profiles", {"profile_of": "token", "piece": "like", "tenth": "1"}, "light", 1400),
-    "probes": ("probes", {"label": "subject", "erase": "1"}, "light", 1150),
-    "neurons": ("neurons", {"text": HERS, "masked": "5", "target": "6:her"}, "light", 1300),
+    "probes": ("probes", {"label": "subject"}, "light", 1150),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),
 }
-
-ASKED = {"probes": "Probe 7 depths"}  # the button without which a page computes nothing
 
 
 def main(address: str, names: list[str]) -> None:
@@ -70,10 +66,8 @@ def main(address: str, names: list[str]) -> None:
                 continue
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
-            if name in ASKED:
-                page.get_by_role("button", name=ASKED[name]).click(timeout=60_000)
             picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .note:not(:empty), button.cell img"))
-            expect(picture.first).to_be_visible(timeout=180_000 if name in ASKED else 60_000)
+            expect(picture.first).to_be_visible(timeout=60_000)
             for unfinished in ("stProgress", "stSkeleton"):
                 expect(page.get_by_test_id(unfinished)).to_have_count(0, timeout=60_000)
             page.wait_for_timeout(3000)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect, sync_playwright
 
 from tests.conftest import APP_SERVER, built_once
 
@@ -187,6 +187,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     return report
 
 
+def is_problem(message: ConsoleMessage) -> bool:
+    """Whether a line of the console is an error. Below the root, Streamlit first asks for its server there: 404."""
+    return message.type == "error" and "/_stcore/" not in message.location["url"]
+
+
 def opened_tab(browser: Browser) -> Page:
     """A tab of its own browser window, that lists every address asked for and every error it reported."""
     tab = browser.new_context(viewport=WINDOW, color_scheme="light", reduced_motion="reduce").new_page()
@@ -194,7 +199,7 @@ def opened_tab(browser: Browser) -> Page:
     tab.requested, tab.problems = [], []
     tab.on("request", lambda request: tab.requested.append(request.url))
     tab.on("websocket", lambda socket: tab.requested.append(socket.url))
-    tab.on("console", lambda message: tab.problems.append(message.text) if message.type == "error" else None)
+    tab.on("console", lambda message: tab.problems.append(message.text) if is_problem(message) else None)
     tab.on("pageerror", lambda error: tab.problems.append(str(error)))
     return tab
 

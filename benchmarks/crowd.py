@@ -255,7 +255,7 @@ class Visitor:
                 plain = (html.unescape(re.sub("<[^>]*>", "", name)).strip() for name in names[:WORDS])
                 self.words = tuple(plain)
         elif kind == "markdown" and "B follows A with" in element.markdown.body:
-            self.verdict = element.markdown.body.removeprefix("#### ")
+            self.verdict = element.markdown.body.lstrip("# ")
 
     def _note_problem(self, message: ForwardMsg) -> None:
         """Note an error that the page shows, and an address of which there is no page."""

@@ -23,10 +23,10 @@ from urllib.parse import urlencode
 from crowd import Seen, Server, Visitor
 from tables import QUICK, parse_arguments, write_table
 
-from viz_app.pages import PAGES, START, UNNAMED
+from viz_app.pages import BY_PATH, PAGES
 
 TEXT = {"text": "She opened the [MASK] and walked in.", "pair": "It was dark."}
-OPENED = (START, UNNAMED) if QUICK else PAGES
+OPENED = (BY_PATH["start"], BY_PATH["predict"]) if QUICK else PAGES
 WARM = 1 if QUICK else 5  # runs that do not count
 # In the server: whose the innermost function is, each millisecond of a run that is not spent waiting for a message.
 LOOK = """

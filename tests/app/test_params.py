@@ -35,7 +35,7 @@ picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated choices
 lesson step
-term class teach
+term find class teach
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
@@ -66,7 +66,7 @@ DEFAULTS = {
     "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
     "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
-    "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
+    "lesson": "", "step": "predict", "term": "", "find": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a

@@ -10,6 +10,7 @@ from tests.browser.conftest import Serve
 from viz_app.streamlit_compat import TEST_IDS
 
 SCRIPT = """
+import time
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -30,6 +31,11 @@ def first():
     st.popover("Popover").write("text")
     st.plotly_chart(go.Figure())
     st.page_link(second, label="Link")
+    if st.button("Wait"):
+        time.sleep(5)
+    st.slider("Slider", 0, 9)
+    st.file_uploader("File")
+    st.dataframe({"a": [1]})
     st.container(horizontal=True).write("text")
     st.container(height=100).write("text")
 
@@ -55,6 +61,9 @@ def test_elements_are_found_by_what_streamlit_calls_them(serve: Serve, page: Pag
     page.get_by_role("button", name="Add a parameter").click()
     page.wait_for_function("location.search === '?layer=2'")
     assert len(page.evaluate("window.added")) == 1
+    page.get_by_role("button", name="Wait").click()
+    expect(page.get_by_test_id("stStatusWidget")).to_be_visible()
+    expect(page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_have_count(1)
     page.get_by_role("button", name="Popover").click()
     expect(page.get_by_test_id("stPopoverBody")).to_be_visible()
     script = "[...document.querySelectorAll('[data-testid]')].map((element) => element.dataset.testid)"
@@ -66,4 +75,5 @@ def test_elements_are_found_by_what_streamlit_calls_them(serve: Serve, page: Pag
     expect(page.locator("[data-testid=stSidebar][data-collapsed=true]")).to_have_count(1)
     expect(page.get_by_test_id("stExpandSidebarButton")).to_be_visible()
     present |= set(page.evaluate(script))
+    present.add("stStatusWidget")  # it was there during a run
     assert present >= TEST_IDS, sorted(TEST_IDS - present)

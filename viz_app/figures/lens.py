@@ -66,7 +66,7 @@ def lens_grid(
         if len(part) != rows or any(len(line) != depths for line in part):
             raise ValueError(f"{name} do not fit {rows} rows of {depths} depths")
     require_equal_lengths(labels=row_labels, positions=places)
-    size = sized(14, 17) if depths <= 9 else sized(12, 14)
+    size = sized(13, 17) if depths <= 9 else sized(12, 14)
     longest = max(LEAST_LETTERS, round(sized(LETTERS_A_LINE, LECTURE_LETTERS_A_LINE) / depths))
     return cells(
         values,

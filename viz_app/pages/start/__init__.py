@@ -9,6 +9,7 @@ from viz_app.shell.params import Page, Param
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("start")
+MAX_QUERY_LENGTH = 80  # characters
 
 
 def _read_examples() -> dict[str, Example]:
@@ -23,6 +24,15 @@ def _read_examples() -> dict[str, Example]:
 
 
 EXAMPLES = _read_examples()
-search: Param[str] = Param("find", "", widget="text_input")  # not part of an address
+search: Param[str] = Param(
+    "find", "", lambda query: query[:MAX_QUERY_LENGTH], widget="text_input", arguments={"max_chars": MAX_QUERY_LENGTH}
+)
 
-PAGE = Page(TEXTS, ":material/flashlight_on:", group="", example=next(iter(EXAMPLES.values())), switches=True)
+PAGE = Page(
+    TEXTS,
+    ":material/flashlight_on:",
+    group="",
+    params=(search,),
+    example=next(iter(EXAMPLES.values())),
+    switches=True,
+)

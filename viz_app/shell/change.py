@@ -176,16 +176,20 @@ def sweep(current: Selection) -> HeadSweep:
 
     Raises Refused for a replacement that needs other texts if there are none.
     """
+    return wait_for(sweep_work(current))
+
+
+def sweep_work(current: Selection) -> Work[HeadSweep]:
+    """Return the work of `sweep`. Raises Refused as this does."""
     loaded, encoding, target, method = current.loaded, current.encoding, current.target, replacement.value
     head_count, encodings = int(current.head_mask.size), () if method == "zero" else reference_encodings(current)
-    work = Work(
+    return Work(
         ("sweep", loaded.identity, encoding, target, method, encodings),
         f"{shown_name(loaded.name)}: ablation of each of {head_count} heads",
         lambda report: ablate_heads(loaded, encoding, target=target, method=method, reference=encodings, report=report),
         current.seconds(passes=head_count),
         memory=forward_bytes(loaded, len(encoding), head_count),
     )
-    return wait_for(work)
 
 
 def reference_encodings(current: Selection) -> tuple[Encoding, ...]:

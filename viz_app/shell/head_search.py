@@ -10,23 +10,25 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.heads import find_heads, most_relevant_head
+from bert_core.records import HeadSweep
 from bert_core.studies.index_reader import Index
 from bert_core.studies.search import PairCounts, count_pairs, pair_offset
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import ViewChoice
-from viz_app.shell.change import sweep
+from viz_app.shell.change import sweep_work
 from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import quoted
 from viz_app.shell.params import Head, Param, parse_pair, write_pair
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import write_heading, write_note
-from viz_app.shell.work import cached, wait_for, work
+from viz_app.shell.work import cached, confirm, wait_for, work
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("find")
 Edge = tuple[int, int]  # positions of a query and a key
 MAX_RANKED_TOKENS = 64  # of a text for which the head that opens is chosen by its effect, which needs gradients
 LISTED_HEADS = 6
+QUICK = 10.0  # estimated seconds of the ablation of each head up to which it needs no button; short texts take less
 TABLE = "edge_heads"  # key of the list
 # Of the columns with a help text.
 FORMATS = {"weight": "%.2f", "percentile": "%.0f", "effect": "%+.2f", "corpus": None, "offset": "%.0f%%"}
@@ -107,10 +109,23 @@ def edge_weights(selection: Selection, current: Edge) -> np.ndarray:
     return weights
 
 
-def draw_list(selection: Selection, current: Edge, index: Index | None) -> None:
+def ablate_each_head(selection: Selection) -> HeadSweep | None:
+    """Return the record of the text without each head in turn, in the model without patches.
+
+    None without a target, and until the visitor has pressed the button if it takes long.
+    """
+    if selection.target is None:
+        return None
+    work = sweep_work(selection.with_model(selection.without_patches))
+    ablations: HeadSweep | None = wait_for(work) if work.seconds <= QUICK else confirm(TEXTS["measure"], work)
+    return ablations
+
+
+def draw_list(selection: Selection, current: Edge, index: Index | None, ablations: HeadSweep | None) -> None:
     """Draw the heads that attend most from a query to a key, with the effect of each on the target.
 
-    index: of a corpus, for how often each head does this in it; None: without these columns.
+    ablations: as `ablate_each_head` returns them; None: without the effects. index: of a corpus, for how often each
+        head does this in it; None: without these columns.
     """
     query, label = (quoted(selection.encoding.labels[position]) for position in current)
     write_heading(TEXTS["title"].format(query=query, key=label))
@@ -120,7 +135,7 @@ def draw_list(selection: Selection, current: Edge, index: Index | None) -> None:
         TEXTS["weight"]: [row.weight for row in heads],
         TEXTS["percentile"]: [row.percentile for row in heads],
     }
-    if (effect := _effect(selection)) is not None:
+    if ablations is not None and (effect := ablations.effect) is not None:
         columns[TEXTS["effect"]] = [float(effect[row.layer, row.head]) for row in heads]
     pairs = [(row.layer, row.head) for row in heads]
     if index is not None:
@@ -154,13 +169,6 @@ def _corpus_columns(counts: Sequence[PairCounts | None]) -> dict[str, list[Any]]
         TEXTS["corpus"]: [None if row is None else f"{row.strongest} / {row.pairs}" for row in counts],
         TEXTS["offset"]: [None if row is None else 100 * row.same_offset / max(row.tokens, 1) for row in counts],
     }
-
-
-def _effect(selection: Selection) -> np.ndarray | None:
-    """Return the change of the target without each head, (layer, head), unpatched; None without a target."""
-    if selection.target is None:
-        return None
-    return sweep(selection.with_model(selection.without_patches)).effect
 
 
 def _open_row(heads: Sequence[Head]) -> None:

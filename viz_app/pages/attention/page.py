@@ -45,7 +45,16 @@ from viz_app.pages.attention.selected_maps import (
 )
 from viz_app.shell import corpus, downloads, frame
 from viz_app.shell.address import publish
-from viz_app.shell.head_search import Edge, current_edge, draw_list, edge, edge_weights, select_edge, take_tokens
+from viz_app.shell.head_search import (
+    Edge,
+    ablate_each_head,
+    current_edge,
+    draw_list,
+    edge,
+    edge_weights,
+    select_edge,
+    take_tokens,
+)
 from viz_app.shell.heads import choose_head, choose_view, open_head
 from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
@@ -163,7 +172,8 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
         with right:
             _draw_large_view(maps, cast(Mode, page_view))
     if edge.value is not None:
-        draw_list(selection, _edge(maps), corpus.find_index(selection.plain))
+        index = corpus.find_index(selection.plain)
+        draw_list(selection, _edge(maps), index, ablate_each_head(selection))
     publish()
 
 

@@ -19,9 +19,10 @@ from viz_app.maps import UNITS, MapView
 from viz_app.pages.start import EXAMPLES, TEXTS, search
 from viz_app.pages.start.page_search import SearchResult, find_pages
 from viz_app.shell import corpus, frame, lesson, panel
-from viz_app.shell.change import largest_probability, sweep
+from viz_app.shell.change import largest_probability
 from viz_app.shell.head_search import (
     Edge,
+    ablate_each_head,
     current_edge,
     draw_list,
     edge_weights,
@@ -64,9 +65,10 @@ def draw(page: View) -> None:
             _draw_all_heads(selection, run, head, current)
     page.read(f"{TEXTS['reading']} {TEXTS['misleads']}")
     _draw_ways()
-    draw_list(selection, current, corpus.find_index(selection.plain))
-    if run.predictions and selection.target is not None:
-        st.markdown(_alone_sentence(sweep(selection.with_model(selection.without_patches))))
+    ablations = ablate_each_head(selection)
+    if run.predictions and ablations is not None:
+        st.markdown(_alone_sentence(ablations))
+    draw_list(selection, current, corpus.find_index(selection.plain), ablations)
     _draw_links()
 
 

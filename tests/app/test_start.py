@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import bert_core
 from bert_core import Target, ablate_heads, find_heads
 from bert_core.loading import LoadedModel
 from bert_core.run.capture import capture
@@ -154,6 +156,19 @@ def test_with_an_index_the_list_says_how_often_a_head_does_the_same(
     assert list(table["strongest / pairs"]) == [f"{row.strongest} / {row.pairs}" for row in counts if row]
     assert np.allclose(table["same offset"], [100 * row.same_offset / row.tokens for row in counts if row])
     assert any(row and row.pairs for row in counts)
+
+
+def test_a_model_that_has_lost_heads_opens(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer without heads and a gap in another: the page opens an existing head, and shows no pruned one."""
+    bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), tmp_path / "few")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tmp_path / "few")]))
+    app = home(model=str(tmp_path / "few"), text="the cat sat", masked="1")
+    assert not app.exception and not app.error and re.search("One of its 2 heads: L0 H[13]", words(app))
+    assert {row[:2] for row in app.dataframe[0].value["head"]} == {"L0"}
+    app = home(model=str(tmp_path / "few"), text="the cat sat", masked="1", head="1.2")
+    assert not app.exception and not app.error and "nan" not in words(app)
 
 
 def test_the_lists_of_tokens_select_the_edge() -> None:

@@ -57,7 +57,8 @@ def draw(page: View) -> None:
     left, middle, right = page.figure().columns([3, 4, 3], gap="medium")
     with left:
         _draw_prediction(selection, full_run, run)
-        _draw_effect(selection, full_run, run, head, current)
+        if run.existing_heads[head]:
+            _draw_effect(selection, full_run, run, head, current)
     if run.existing_heads[head]:
         with middle:
             _draw_head(selection, run, head, current)

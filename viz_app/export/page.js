@@ -159,6 +159,7 @@ function answer(layer, maps) {
     lines,
     drawn,
     combined: asOne?.name ?? null,
+    query: 0,
     vectors: seen && {
       name: vectorsName(seen),
       size: seen.size,

@@ -36,7 +36,8 @@ _settled = threading.Event()
 def view_params() -> set[str]:
     """Return the names of the parameters with which an address without a page opens Predictions, and not Home."""
     table = frame.params_of_pages(PAGES)
-    params = [param for param in table.values() if param not in frame.FRAME_PARAMS]
+    without_view = (*frame.FRAME_PARAMS, *BY_PATH[HOME].params)
+    params = [param for param in table.values() if param not in without_view]
     return {EMBED} | {param.name for param in params} | {param.old_name for param in params if param.old_name}
 
 

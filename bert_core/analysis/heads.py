@@ -63,6 +63,8 @@ def most_relevant_head(
     Returns (layer, head); None if no head attends to another word.
     """
     queries = list(queries)
+    if not queries:
+        return None
     to_words = np.nan_to_num(attention[:, :, queries]) * is_word
     to_words[..., np.arange(len(queries)), queries] = 0
     scores = to_words.max(-1, initial=0).mean(-1)

@@ -189,6 +189,25 @@ def test_a_word_is_swapped_and_the_mask_stays() -> None:
     assert app.session_state.text == "He gave the book to her brother." and app.session_state.masked == (5,)
 
 
+def test_the_sentence_of_an_embedding_target_is_not_swapped() -> None:
+    """The target “alike:B” shows the second text; the button would put it in the place of the first."""
+    app = home(text="The sea was calm.", pair="He went home.", target="alike:B")
+    assert not app.exception and app.session_state.target == "alike:B"
+    assert "home_swap" not in [button.key for button in app.button]
+
+
+def test_an_example_opens_with_all_heads_on_and_its_own_head() -> None:
+    """Whatever was selected and switched off before."""
+    app = home()
+    settled(app.button(key="home_switch").click().run())
+    first = app.session_state.head
+    label, example = list(EXAMPLES.items())[1]
+    app = settled(app.button(key=f"example {label}").click().run())
+    assert app.session_state.text == example.text and app.session_state.off == () and "head" not in app.query_params
+    settled(app.button(key="home_switch").click().run())
+    assert app.session_state.head != first and f"changes to “{label.partition(' / ')[2]}”" in words(app)
+
+
 @pytest.mark.parametrize(
     ("query", "path"),
     [

@@ -46,6 +46,17 @@ def test_two_clicks_on_home_select_query_and_key(app: str, page: Page) -> None:
     expect(heading).to_have_text(re.compile("“her \\(masked\\)” → “brother”"))
 
 
+def test_a_click_on_a_head_keeps_the_compared_tokens(app: str, page: Page) -> None:
+    """The head is opened; heading and colours stay those of the same pair."""
+    opened(page, app, "start", model="headlight-mini", text=SENTENCE, masked="5")
+    heading = page.get_by_role("heading", name=re.compile("^All heads"))
+    expect(heading).to_have_text(re.compile("“her \\(masked\\)” → “she”"))
+    page.get_by_role("button", name=re.compile("^L0 H3")).click()
+    expect(page.get_by_role("heading", name="One of its 72 heads: L0 H3")).to_be_visible()
+    settled(page)
+    expect(heading).to_have_text(re.compile("“her \\(masked\\)” → “she”"))
+
+
 def test_switching_the_head_off_changes_the_prediction_and_stays(app: str, page: Page) -> None:
     """One click shows the effect; another page keeps the head off; Back returns to Home as it was."""
     opened(page, app, "start", model="headlight-mini", text=SENTENCE, masked="5")

@@ -1,4 +1,4 @@
-"""The page Start in a browser: where it leads, and what Back does."""
+"""The page Home in a browser: where it leads, and what Back does."""
 
 from __future__ import annotations
 

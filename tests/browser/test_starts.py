@@ -1,4 +1,4 @@
-"""Each documented way to start the app serves the page Start: make, the command, Streamlit, and the wheel."""
+"""Each documented way to start the app serves the page Home: make, the command, Streamlit, and the wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
 def check_start(page: Page, command: Sequence[object], port: int, folder: Path, log: Path, path: str = "") -> None:
-    """Run a command, open the page Start in a browser, and end the command with Ctrl-C."""
+    """Run a command, open the page Home in a browser, and end the command with Ctrl-C."""
     environment = {**os.environ, "BROWSER": "true", "PYTHONPATH": path}
     with log.open("w") as output:
         server = subprocess.Popen(

@@ -19,9 +19,8 @@ def figure_columns(figure: go.Figure) -> dict[str, list[object]]:
 
     A trace can name its columns in its `meta`: see `bar_columns` and `cell_columns` of `primitives`. Otherwise they are
     the two axes, and for heatmaps the value, with the titles of the axes and of the colour bar as names; positions with
-    a tick label are given by the label. With several named traces, the first
-    column is "series". Traces without a hover text,
-    such as reference lines, are left out.
+    a tick label are given by the label. With several named traces, the first column is "series". Traces without a hover
+    text, such as reference lines, are left out.
     """
     layout = figure.layout.to_plotly_json()
     traces = [trace.to_plotly_json() for trace in figure.data]

@@ -41,8 +41,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "
 SOLID = 7  # index of the colour of bars in the sequential scale
 LOW, HIGH = 3, 9  # indices of the colours of bars below and above zero in the diverging scale
 TOP_LEFT = {"xref": "paper", "xanchor": "left", "yref": "paper", "yanchor": "bottom"}
-# Everywhere in a cell the nearest point is its own.
 INVISIBLE = {"marker": {"opacity": 0, "size": 2}, "selected": {"marker": {"opacity": 0}}}  # points that take clicks
+# Everywhere in a cell the nearest point is its own.
 CLICKS = {"hovermode": "closest", "hoverdistance": -1, "clickmode": "event+select", "dragmode": False}
 
 

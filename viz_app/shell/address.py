@@ -5,7 +5,7 @@ The value of a parameter is `st.session_state[name]`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlencode
@@ -92,11 +92,9 @@ def is_embedded() -> bool:
     return bool(state[EMBEDDED])
 
 
-def publish(names: Container[str] | None = None) -> None:
-    """Write the text and all parameters that are not the default into the address bar. names: if not all."""
+def publish() -> None:
+    """Write the text and all parameters that are not the default into the address bar."""
     state, link = st.session_state, current_params()
-    if names is not None:
-        link = {name: value for name, value in link.items() if name in names}
     # The browser reports its address when a run starts; what an interrupted run wrote later is only known here.
     if link != st.query_params.to_dict() or (link and link != state.get(PUBLISHED)):
         st.query_params.from_dict(link)

@@ -179,9 +179,9 @@ def sweep(current: Selection) -> HeadSweep:
     return wait_for(sweep_work(current))
 
 
-def sweep_work(current: Selection) -> Work[HeadSweep]:
-    """Return the work of `sweep`. Raises Refused as this does."""
-    loaded, encoding, target, method = current.loaded, current.encoding, current.target, replacement.value
+def sweep_work(current: Selection, method: str | None = None) -> Work[HeadSweep]:
+    """Return the work of `sweep`. method: of the replacement; None: the selected one. Raises Refused as `sweep`."""
+    loaded, encoding, target, method = current.loaded, current.encoding, current.target, method or replacement.value
     head_count, encodings = int(current.head_mask.size), () if method == "zero" else reference_encodings(current)
     return Work(
         ("sweep", loaded.identity, encoding, target, method, encodings),

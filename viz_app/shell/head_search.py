@@ -64,7 +64,7 @@ def current_edge(selection: Selection, head: Head) -> Edge:
 
 
 def select_edge(selection: Selection, current: Edge) -> None:
-    """Draw the lists of queries and keys."""
+    """Draw the lists in which the query and the key are selected."""
     tokens = selection.encoding.labels
     labels = [f"{label} ({place})" if tokens.count(label) > 1 else label for place, label in enumerate(tokens)]
     for end, (place, name) in enumerate(zip(st.columns(2, gap="small"), (TEXTS["from"], TEXTS["to"]), strict=True)):
@@ -116,7 +116,7 @@ def ablate_each_head(selection: Selection) -> HeadSweep | None:
     """
     if selection.target is None:
         return None
-    work = sweep_work(selection.with_model(selection.without_patches))
+    work = sweep_work(selection.with_model(selection.without_patches), "zero")
     ablations: HeadSweep | None = wait_for(work) if work.seconds <= QUICK else confirm(TEXTS["measure"], work)
     return ablations
 
@@ -144,7 +144,7 @@ def draw_list(selection: Selection, current: Edge, index: Index | None, ablation
         columns,
         hide_index=True,
         key=TABLE,
-        on_select=partial(_open_row, pairs),
+        on_select=partial(_open_row, current, pairs),
         selection_mode="single-row",
         column_config={TEXTS[name]: _column(form, TEXTS[f"help.{name}"]) for name, form in FORMATS.items()},
     )
@@ -171,7 +171,8 @@ def _corpus_columns(counts: Sequence[PairCounts | None]) -> dict[str, list[Any]]
     }
 
 
-def _open_row(heads: Sequence[Head]) -> None:
-    """Open the head of the row that was clicked."""
+def _open_row(current: Edge, heads: Sequence[Head]) -> None:
+    """Open the head of the row that was clicked, and keep the tokens that are compared."""
     if rows := st.session_state[TABLE].selection.rows:
+        edge.set(current)
         set_head(heads[rows[0]])

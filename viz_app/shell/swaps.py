@@ -1,4 +1,4 @@
-"""The first sentence of a text with one word replaced, which pages about two texts propose as the second one."""
+"""The first sentence of a text with one word replaced."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def score_pruned(experiment: Experiment, removed: tuple[Part, ...], report: Prog
     return costs.score(smaller, experiment.batches, report=report)
 
 
-@work("{experiment} is pruned and reads the text", seconds=lambda experiment, *_: experiment.selection.seconds())
+@work("{experiment}: forward pass after pruning", seconds=lambda experiment, *_: experiment.selection.seconds())
 def run_pruned(experiment: Experiment, removed: tuple[Part, ...], encoding: Encoding) -> ModelRun:
     """Return the record of a text after some parts were pruned."""
     smaller = prune_parts(experiment.loaded, experiment.part_kind, removed)

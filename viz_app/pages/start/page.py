@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from bert_core.records import HeadSweep, MaskPrediction, ModelRun
+from bert_core.records import HeadSweep, ModelRun
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid import HeadClick
@@ -19,12 +19,15 @@ from viz_app.maps import UNITS, MapView
 from viz_app.pages.start import EXAMPLES, TEXTS, search
 from viz_app.pages.start.page_search import SearchResult, find_pages
 from viz_app.shell import corpus, frame, lesson, panel
+from viz_app.shell.address import HEAD_CHOSEN
 from viz_app.shell.change import largest_probability
+from viz_app.shell.examples import Example
 from viz_app.shell.head_search import (
     Edge,
     ablate_each_head,
     current_edge,
     draw_list,
+    edge,
     edge_weights,
     opening_head,
     select_edge,
@@ -35,7 +38,7 @@ from viz_app.shell.language import language
 from viz_app.shell.markdown import escape_markdown, quoted, with_help
 from viz_app.shell.notices import show_no_mask
 from viz_app.shell.params import GROUPS, Head
-from viz_app.shell.selection import Selection, open_example_text
+from viz_app.shell.selection import Selection, forget_positions, open_example_text
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.shell.view import View, chart, write_heading, write_note
 from viz_app.texts import page_texts
@@ -53,7 +56,7 @@ def draw(page: View) -> None:
     current = current_edge(selection, head)
     with page.controls(gap="small"):
         for label, example in EXAMPLES.items():
-            st.button(label, key=f"example {label}", on_click=open_example_text, args=(example,))
+            st.button(label, key=f"example {label}", on_click=_open_example, args=(example,))
     left, middle, right = page.figure().columns([3, 4, 3], gap="medium")
     with left:
         _draw_prediction(selection, full_run, run)
@@ -65,12 +68,19 @@ def draw(page: View) -> None:
         with right:
             _draw_all_heads(selection, run, head, current)
     page.read(f"{TEXTS['reading']} {TEXTS['misleads']}")
-    _draw_ways()
+    _draw_next_steps()
     ablations = ablate_each_head(selection)
-    if run.predictions and ablations is not None:
+    if run.predictions and run.existing_heads.any() and ablations is not None:
         st.markdown(_alone_sentence(ablations))
     draw_list(selection, current, corpus.find_index(selection.plain), ablations)
     _draw_links()
+
+
+def _open_example(example: Example) -> None:
+    """Open an example with all heads on and the head that is chosen for it; a callback."""
+    open_example_text(example)
+    state = st.session_state
+    state.head, state.other_heads, state.off, state[HEAD_CHOSEN] = (0, 0), (), (), False
 
 
 def _draw_prediction(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
@@ -128,7 +138,7 @@ def _draw_all_heads(selection: Selection, run: ModelRun, head: Head, current: Ed
     layers, heads = weights.shape
     head_grid(
         layers=layers, heads=heads, values=weights, limit=1.0, unit=UNITS["attention"], selected=head,
-        off=selection.off, existing=run.existing_heads, key="home_grid", on_click=choose_head,
+        off=selection.off, existing=run.existing_heads, key="home_grid", on_click=partial(_choose_head, current),
         titles=[
             [head_title(selection, layer, number, UNITS["attention"], weights) for number in range(heads)]
             for layer in range(layers)
@@ -141,42 +151,58 @@ def _draw_effect(selection: Selection, full_run: ModelRun, run: ModelRun, head: 
     """Write what the prediction is without the head, with the button that switches it off or on."""
     is_off = head in selection.off
     if selection.off and run.predictions:
-        st.markdown(f"##### {_off_sentence(selection, full_run.predictions[0], run.predictions[0])}")
+        st.markdown(f"##### {_off_sentence(selection, full_run, run, head)}")
     else:
         query, key = (quoted(selection.encoding.labels[position]) for position in current)
         share = f"{float(run.attention[head[0], head[1], current[0], current[1]]):.0%}"
-        st.markdown(TEXTS["attends"].format(share=share, query=query, key=key))
+        question = f" {TEXTS['question']}" if run.predictions else ""
+        st.markdown(TEXTS["attends"].format(share=share, query=query, key=key) + question)
     with st.container(horizontal=True, gap="small"):
         label, icon = TEXTS["switch_on" if is_off else "switch_off"], ":material/power_settings_new:"
-        st.button(label, icon=icon, type="primary", key="home_switch", on_click=_switch, args=(HeadClick(*head),))
+        st.button(
+            label, icon=icon, type="primary", key="home_switch", on_click=_switch, args=(current, HeadClick(*head))
+        )
         if is_off:
             st.page_link(frame.streamlit_page("heads"), label=TEXTS["more_heads"], icon=":material/toggle_off:")
-        elif swap := swapped_word(selection.original, selection.masked_words, SWAPS):
+        elif selection.original.text == st.session_state.text and (
+            swap := swapped_word(selection.original, selection.masked_words, SWAPS)
+        ):
             word, new = swap
             old = escape_markdown(selection.original.word_text(word))
             label = TEXTS["swap"].format(old=old, new=escape_markdown(new))
             st.button(label, key="home_swap", on_click=_swap, args=(replace_word(selection.original, word, new),))
 
 
-def _switch(click: HeadClick) -> None:
-    """Switch the head off or on, and keep it selected; a callback."""
+def _choose_head(current: Edge, click: HeadClick) -> None:
+    """Select the clicked head, and keep the tokens that are compared; a callback."""
+    edge.set(current)
     choose_head(click)
+
+
+def _switch(current: Edge, click: HeadClick) -> None:
+    """Switch the head off or on, and keep it selected; a callback."""
+    _choose_head(current, click)
     switch_heads(click)
 
 
 def _swap(text: str) -> None:
     """Open the text with one word swapped; the masks stay. A callback."""
-    st.session_state.text, st.session_state.edge = text, None
+    st.session_state.text = text
+    forget_positions()
 
 
-def _off_sentence(selection: Selection, before: MaskPrediction, after: MaskPrediction) -> str:
-    """Return what the prediction is without the heads that are off, in Markdown."""
-    (first, full), (present, share) = before.top[0], after.top[0]
-    kind = ("many_change", "many_stay") if len(selection.off) > 1 else ("changes", "stays")
-    numbers = {"before": two_digits(full), "after": two_digits(share), "share": two_digits(share)}
-    return TEXTS[f"off.{kind[first == present]}"].format(
-        count=selection.head_mask.size, off=len(selection.off), word=escape_markdown(selection.word(present)), **numbers
-    )
+def _off_sentence(selection: Selection, full_run: ModelRun, run: ModelRun, head: Head) -> str:
+    """Return what the prediction is without the heads that are off, in Markdown. head: the selected one."""
+    (first, full), (present, share) = full_run.predictions[0].top[0], run.predictions[0].top[0]
+    off, count = selection.off, int(run.existing_heads.sum())
+    if len(off) > 1:
+        heads = TEXTS["off.several"].format(off=len(off), count=count)
+    else:
+        heads = TEXTS["off.this"].format(count=count) if off[0] == head else "L{} H{}".format(*off[0])
+    word = escape_markdown(selection.word(present))
+    if first == present:
+        return TEXTS["off.stays"].format(heads=heads, word=word, before=two_digits(full), after=two_digits(share))
+    return TEXTS["off.changes"].format(heads=heads, word=word, share=two_digits(share))
 
 
 def _alone_sentence(ablations: HeadSweep) -> str:
@@ -190,19 +216,19 @@ def _alone_sentence(ablations: HeadSweep) -> str:
     return TEXTS[f"alone.{kind}"].format(count=count, changing=len(changing), name=f"L{layer} H{head}")
 
 
-def _draw_ways() -> None:
-    """Draw three ways to go on: a sentence, a lesson, or a search for a page."""
+def _draw_next_steps() -> None:
+    """Draw cards that propose what to do next: a sentence, a lesson, or a search for a page."""
     first = lessons(language())[0]
-    sentence, course, pages = st.container(horizontal=True, key="start_ways").columns(3, gap="medium", border=True)
-    with sentence:
-        st.markdown(f"**{TEXTS['ways.own']}**\n\n{TEXTS['ways.own_line']}")
-    with course:
-        st.markdown(f"**{TEXTS['ways.lesson']}**")
-        st.markdown(TEXTS["ways.lesson_line"].format(question=escape_markdown(first.question)))
-        panel.button(TEXTS["ways.learn"], "start_learn", panel.begin, first, icon=":material/school:")
-    with pages:
-        st.markdown(f"**{TEXTS['ways.page']}**")
-        query = search(label=TEXTS["ways.search"], placeholder=TEXTS["ways.placeholder"], label_visibility="collapsed")
+    cards = st.container(horizontal=True, key="start_ways")
+    with cards.container(border=True):
+        st.markdown(f"**{TEXTS['next.own']}**\n\n{TEXTS['next.own_line']}")
+    with cards.container(border=True):
+        question = TEXTS["next.lesson_line"].format(question=escape_markdown(first.question))
+        st.markdown(f"**{TEXTS['next.lesson']}**\n\n{question}")
+        panel.button(TEXTS["next.learn"], "start_learn", panel.begin, first, icon=":material/school:")
+    with cards.container(border=True):
+        st.markdown(f"**{TEXTS['next.page']}**")
+        query = search(label=TEXTS["next.search"], placeholder=TEXTS["next.placeholder"], label_visibility="collapsed")
         if query.strip():
             _draw_results(query)
 
@@ -210,14 +236,14 @@ def _draw_ways() -> None:
 def _draw_results(query: str) -> None:
     results = find_pages(query, st.session_state[lesson.PAGES].values(), language())
     if not results:
-        st.info(with_help(TEXTS["ways.nothing"].format(query=escape_markdown(query))))
+        st.info(with_help(TEXTS["next.nothing"].format(query=escape_markdown(query))))
     for result in results:
         _draw_result(result)
 
 
 def _draw_result(result: SearchResult) -> None:
     """Draw the link to a page, a method or a term, with its line."""
-    label = f"**{escape_markdown(result.name)}** ({TEXTS[f'ways.{result.kind}_result']})"
+    label = f"**{escape_markdown(result.name)}** ({TEXTS[f'next.{result.kind}_result']})"
     with st.container(gap=None):
         if st.button(label, type="tertiary", key=f"result {result.kind} {result.name}"):
             st.session_state.update(result.params)

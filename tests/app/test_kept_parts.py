@@ -88,7 +88,7 @@ def test_noise_and_words_that_are_hidden_go_along() -> None:
     text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(THEIRS["text"]), (3,))
     (put,) = app.session_state["_question"].loaded.edits
     assert isinstance(put, ActivationPatch) and put == make_patch(loaded, Noised(text, 3.0), text, "head", 5, head=8)
-    assert "what L5 H8 brings, with noise" in words(app)
+    assert "the output of L5 H8, with noise" in words(app)
 
 
 def test_a_link_that_cannot_be_is_said_and_nothing_is_put_in() -> None:

@@ -115,9 +115,7 @@ def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
     )
     weights = run.attention[:, :, query, key]
     percentiles = 100 * (run.attention < weights[..., None, None]).mean((-2, -1))
-    order = np.argsort(-weights, axis=None, kind="stable")  # NaN comes last
     return [
-        PairHead(int(layer), int(head), float(weights[layer, head]), float(percentiles[layer, head]))
-        for layer, head in zip(*np.unravel_index(order, weights.shape), strict=True)
-        if not np.isnan(weights[layer, head])
+        PairHead(layer, head, float(weights[layer, head]), float(percentiles[layer, head]))
+        for layer, head in leading_heads(weights, weights.size)
     ]

@@ -32,11 +32,15 @@ class Example:
     is_continuation: bool = False
 
     @property
+    def masked_words(self) -> str:
+        """The hidden words, separated by commas."""
+        words = re.findall(r"\w+|[^\w\s]", self.text)
+        return ", ".join(words[number] for number in self.masked)
+
+    @property
     def title(self) -> str:
         """The hidden words, and whether the second text follows."""
-        words = re.findall(r"\w+|[^\w\s]", self.text)
-        names = ", ".join(words[number] for number in self.masked)
-        hidden = TEXTS["tokens.masked"].format(piece=names) if self.masked else TEXTS["examples.no_mask"]
+        hidden = TEXTS["tokens.masked"].format(piece=self.masked_words) if self.masked else TEXTS["examples.no_mask"]
         if not self.pair:
             return hidden
         return hidden + (TEXTS["examples.follows"] if self.is_continuation else TEXTS["examples.does_not_follow"])

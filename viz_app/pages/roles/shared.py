@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import streamlit as st
 
+from bert_core.analysis.heads import leading_heads
 from bert_core.analysis.roles import ROLE_DESCRIPTIONS, THRESHOLDS, Role
 from bert_core.tokenizer import SpecialTokens
 from viz_app.components.head_grid.view import head_grid
@@ -57,10 +58,7 @@ def draw_scores(figures: Mapping[str, np.ndarray], head: Head, special_tokens: S
 
 def first_head(values: np.ndarray | None) -> Head | None:
     """Return the head with the largest value, (layer, head), with which a view opens; None without values."""
-    if values is None or not np.isfinite(values).any():
-        return None
-    layer, head = np.unravel_index(np.nanargmax(values), values.shape)
-    return int(layer), int(head)
+    return None if values is None else next(iter(leading_heads(values, 1)), None)
 
 
 def upload_control(

@@ -1,7 +1,6 @@
 """The page Home: a sentence, its prediction, one head, all heads, and the ways to everything else."""
 
 import json
-import re
 
 from bert_core.loading import ASSETS
 from viz_app.shell.examples import Example
@@ -17,9 +16,9 @@ def _read_examples() -> dict[str, Example]:
     entries = json.loads((ASSETS / "headlight-mini" / "home.json").read_text(encoding="utf-8"))
     examples = {}
     for entry in entries:
-        word = re.findall(r"\w+|[^\w\s]", entry["text"])[entry["masked"][0]]
-        label = f"{word} / {entry['other']}" if entry["other"] else word
-        examples[label] = Example(entry["text"], masked=tuple(entry["masked"]))
+        example = Example(entry["text"], masked=tuple(entry["masked"]))
+        words = [example.masked_words, entry["other"]]
+        examples[" / ".join(filter(None, words))] = example
     return examples
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
+from bert_core.analysis.heads import leading_heads
 from bert_core.records import HeadSweep, ModelRun
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import attention_view
@@ -209,7 +210,7 @@ def _alone_sentence(ablations: HeadSweep) -> str:
     """Return how many heads change the prediction when they are switched off one at a time."""
     assert ablations.flips is not None and ablations.effect is not None  # of a text with a mask and a target
     changing = np.argwhere(ablations.flips > 0).tolist()
-    largest = np.unravel_index(np.nanargmax(np.abs(ablations.effect)), ablations.effect.shape)
+    (largest,) = leading_heads(np.abs(ablations.effect), 1)
     layer, head = changing[0] if len(changing) == 1 else largest
     kind = ("none", "one")[len(changing)] if len(changing) < 2 else "some"
     count = int(np.isfinite(ablations.effect).sum())

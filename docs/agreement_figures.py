@@ -1,6 +1,6 @@
 """What moves a verb's number in the bundled model: patches between sentences of bert-agreement, and heads taken away.
 
-`model_docs.py` writes what is found here into agreement.md. A step that is done is kept in the folder that is given,
+`model_docs.py` writes them into results/agreement.md. A step that is done is kept in the folder that is given,
 so a run that was stopped goes on.
 """
 

@@ -56,10 +56,10 @@ def build(folder: Path = DOCS / "api") -> Path:
     guides.mkdir()
     shutil.copytree(DOCS / "screenshots", guides / "screenshots")
     titles = {}
-    for path in sorted([*DOCS.glob("*.md"), *DOCS.glob("contributing/*.md")], key=lambda path: path.stem):
+    for path in sorted(DOCS.rglob("*.md"), key=lambda path: path.stem):
         text = path.read_text(encoding="utf-8")
         titles[path.stem] = text.partition("\n")[0].removeprefix("# ")
-        links = re.sub(r"\]\((?:\.\./|contributing/)?(\w+)\.md(#[\w-]+)?\)", r"](\1.html\2)", text)
+        links = re.sub(r"\]\((?:(?!\.\./\.\./)[\w./-]*/)?([\w-]+)\.md(#[\w-]+)?\)", r"](\1.html\2)", text)
         body = pdoc.render_helpers.to_html(links)
         page = PAGE.format(title=escape(titles[path.stem]), up="../", body=body)
         (guides / f"{path.stem}.html").write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Makes docs/glossary.md anew from the glossary of the app: `python docs/make_glossary.py`."""
+"""Write docs/reference/glossary.md from the glossary of the app: `python docs/make_glossary.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from viz_app.glossary import terms
 from viz_app.pages import PAGES
 
-DOCUMENT = Path(__file__).parent / "glossary.md"
+DOCUMENT = Path(__file__).parent / "reference" / "glossary.md"
 OPENING = (
     "# Glossary\n\n"
     "Every technical term of the app in one sentence. On the pages such terms have a dotted line: point at one, tap "

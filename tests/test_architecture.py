@@ -1,4 +1,4 @@
-"""Imports between modules against the table of docs/architecture.md, names of variables, packaging, pinned versions."""
+"""Imports against the table of docs/contributing/architecture.md, names of variables, packaging, pinned versions."""
 
 from __future__ import annotations
 
@@ -325,7 +325,9 @@ def modules() -> dict[str, Path]:
 @pytest.mark.parametrize("module", sorted(modules()))
 def test_a_module_imports_only_what_the_import_table_lists(module: str) -> None:
     """Every import of every file, including those inside functions, is listed in the row of its package."""
-    assert package_of(module) in MAY_IMPORT, f"{module} has no row: add one here and in docs/architecture.md"
+    assert package_of(module) in MAY_IMPORT, (
+        f"{module} has no row: add one here and in docs/contributing/architecture.md"
+    )
     disallowed = disallowed_imports(module, modules()[module].read_text(encoding="utf-8"))
     if module in WITH_COMPUTED_IMPORTS:
         disallowed.discard(COMPUTED_IMPORT)
@@ -400,8 +402,8 @@ def full_name(short_name: str) -> str:
 
 
 def test_the_import_table_of_the_documentation_is_the_same() -> None:
-    """docs/architecture.md has one row for each module or package, with the same entries."""
-    assert parse_table((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")) == MAY_IMPORT
+    """docs/contributing/architecture.md has one row for each module or package, with the same entries."""
+    assert parse_table((ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")) == MAY_IMPORT
 
 
 def test_no_page_imports_another() -> None:

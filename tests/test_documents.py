@@ -15,9 +15,12 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 # The other guides with examples are run where what they promise is checked, in tests/core and tests/app.
-ELSEWHERE = {"add_a_page.md", "decoder.md", "methods.md", "numpy_bert.md", "probes.md", "pruning.md"}
+ELSEWHERE = {
+    "docs/contributing/add-a-page.md", "docs/reference/decoder.md", "docs/reference/methods.md",
+    "docs/reference/numpy.md", "docs/how-to/probe.md", "docs/how-to/prune.md",
+}  # fmt: skip
 EXAMPLES = {
-    path.name: re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    path.relative_to(ROOT).as_posix(): re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
     for path in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md")
 }
 
@@ -35,7 +38,7 @@ def test_the_examples_of_a_guide_run_as_they_stand(name: str, tmp_path: Path, mo
 def test_every_guide_with_examples_is_run() -> None:
     """Those left to another test are there, have examples, and are read by a test of tests/core or tests/app."""
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*/test_*.py"))
-    assert all(EXAMPLES[name] and f'"{name}"' in tests for name in ELSEWHERE)
+    assert all(EXAMPLES[name] and f'"{name.rpartition("/")[2]}"' in tests for name in ELSEWHERE)
 
 
 @pytest.mark.slow
@@ -51,7 +54,7 @@ def test_the_reference_holds_every_public_name_and_every_guide(tmp_path: Path) -
     first = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
     for address in re.findall(r'href="([^"#]+)', first):
         assert (tmp_path / "api" / address).is_file(), address
-    assert {f"{name.removesuffix('.md')}.html" for name in EXAMPLES} - {"README.html"} == {
+    assert {f"{Path(name).stem}.html" for name in EXAMPLES} - {"README.html"} == {
         path.name for path in (tmp_path / "api" / "guides").glob("*.html")
     }
     for page in (tmp_path / "api").rglob("*.html"):

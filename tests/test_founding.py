@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).parent
-PAGE = (TESTS.parent / "docs" / "founding.md").read_text(encoding="utf-8")
+PAGE = (TESTS.parent / "docs" / "contributing" / "founding.md").read_text(encoding="utf-8")
 ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split(" | "))
     for line in PAGE.splitlines()

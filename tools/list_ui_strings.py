@@ -25,7 +25,7 @@ _NO_PROSE = re.compile(
 )
 _JAVASCRIPT_TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|: (?=\*\*)|(?<=:\*\*)\s")
-# Words of the private dialect that the glossary of the field replaces; see docs/architecture.md, "Words".
+# Words of the private dialect that the glossary of the field replaces; see docs/contributing/architecture.md, "Words".
 DIALECT = re.compile(
     r"\b(looks? at whom|what it brings|is brought|length brought|hidden (?:word|piece)s?|likelier|unlikelier|likeliest"
     r"|commonest|alike(?!:)|of one's own|counts from 0|in the place of|speaks? for|owed to|beside chance"

@@ -318,9 +318,9 @@ evaluated, and no training setting was chosen by these scores.
 
 ## Agreement
 
-Share of the sentences of [bert-agreement](../../../docs/bert-agreement.md) in which the verb form that agrees with its
-subject is more probable than the other one; the random baseline is 50%. Another noun may occur between the two, with
-the same or the other number. The sentences are made from templates, so the confidence intervals are too narrow.
+Share of the sentences of [bert-agreement](../../../docs/results/bert-agreement.md) in which the verb form that agrees
+with its subject is more probable than the other one; the random baseline is 50%. Another noun may occur between the
+two, with the same or the other number. The sentences are made from templates, so the intervals are too narrow.
 
 {agreement}
 

@@ -1,4 +1,4 @@
-"""docs/contributing/add_a_page.md: what it says to write is a page that opens, with its choice in the address."""
+"""docs/contributing/add-a-page.md: what it says to write is a page that opens, with its choice in the address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests import test_architecture
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "contributing" / "add_a_page.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "contributing" / "add-a-page.md").read_text(encoding="utf-8")
 # A file is named, then what stands in it or changes in it: one block, or several changes.
 STEPS = [
     (name, kind, text)

@@ -211,7 +211,7 @@ def test_pages_explain_their_words() -> None:
 
 
 def test_the_document_is_made_of_the_glossary() -> None:
-    """docs/glossary.md is what docs/make_glossary.py writes today."""
+    """docs/reference/glossary.md is what docs/make_glossary.py writes today."""
     spec = importlib.util.spec_from_file_location("make_glossary", ROOT / "docs" / "make_glossary.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

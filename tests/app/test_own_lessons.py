@@ -13,7 +13,7 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import FOLDER, NAME, OWN_LESSONS, folder_faults, lessons, line_of, parse_file
 from viz_app.moved_pages import MOVED_PAGES
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "write_a_lesson.md").read_text("utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "tutorials" / "write-a-lesson.md").read_text("utf-8")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -97,8 +97,11 @@ def test_the_bundled_profiles_are_of_the_bundled_model() -> None:
 
 
 def test_the_guide_says_what_the_bundled_profiles_say() -> None:
-    """Every figure of docs/search.md about them is counted again."""
-    found, guide = read_profiles(BUNDLED), (ASSETS.parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
+    """Every figure of docs/how-to/search-a-corpus.md about them is counted again."""
+    found, guide = (
+        read_profiles(BUNDLED),
+        (ASSETS.parents[1] / "docs" / "how-to" / "search-a-corpus.md").read_text(encoding="utf-8"),
+    )
     like = {depth: (own, chance) for depth, own, chance in found.find_token("like").likeness}
     beyond = [max(bar.share - bar.chance for bars in one.bars.values() for bar in bars) for one in found.neurons]
     clear = sum(by >= 0.05 for by in beyond)

@@ -175,8 +175,8 @@ def test_bad_settings_are_one_clear_sentence(model: Any, prompt: Tensor, how: di
 
 
 def test_the_documented_example_runs() -> None:
-    """The code of docs/decoder.md runs as it stands, and its recording holds what the page says."""
-    page = Path(__file__).parents[2] / "docs" / "decoder.md"
+    """The code of docs/reference/decoder.md runs as it stands, and its recording holds what the page says."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "decoder.md"
     code = "".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
     names: dict[str, Any] = {}
     with torch.enable_grad():

@@ -101,8 +101,8 @@ def test_methods_have_names_and_sentences(tiny: LoadedModel, encoding: Encoding)
 
 
 def test_the_document_says_what_the_code_says() -> None:
-    """docs/methods.md has a row for every method, in order, with its two sentences."""
-    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+    """docs/reference/methods.md has a row for every method, in order, with its two sentences."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
     table = text.partition("\n## ")[0]  # those of later parts are of measurements
     rows = [line.split(" | ")[:3] for line in table.splitlines() if line.startswith("| ")][2:]
     assert rows == [[f"| {method.name}", method.claims, method.misleads] for method in METHODS]

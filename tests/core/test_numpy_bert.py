@@ -331,13 +331,15 @@ def test_relative_positions_take_the_place_of_absolute_ones() -> None:
 
 
 def test_the_documented_examples_run() -> None:
-    """The module's example gives what it says, and so does every block of docs/numpy_bert.md."""
+    """The module's example gives what it says, and so does every block of docs/reference/numpy.md."""
     assert doctest.testmod(numpy_bert).failed == 0
     namespace: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "numpy_bert.md").read_text(encoding="utf-8"), re.S)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "reference" / "numpy.md").read_text(encoding="utf-8"), re.S
+    )
     assert len(blocks) >= 4
     for block in blocks:
-        exec(compile(block, "docs/numpy_bert.md", "exec"), namespace)
+        exec(compile(block, "docs/reference/numpy.md", "exec"), namespace)
     assert namespace["mlm_logits"].shape == (2, 5, 30000) and namespace["nsp_logits"].shape == (2, 2)
     assert namespace["pooled_output"].shape == (2, 768) and namespace["sequence_output"].shape == (2, 5, 64)
     assert 0 < namespace["loss"] < 20

@@ -334,9 +334,11 @@ def test_a_word_without_pieces_is_not_asked(tiny_loaded: LoadedModel) -> None:
 def test_the_example_of_the_guide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/probes.md: the mean, the lowest and the highest of the seeds, a line a depth."""
+    """docs/how-to/probe.md: the mean, the lowest and the highest of the seeds, a line a depth."""
     root = Path(__file__).parents[2]
-    example = (root / "docs" / "probes.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    example = (
+        (root / "docs" / "how-to" / "probe.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    )
     shutil.copy(root / "viz_app" / "lessons" / "trees.conllu", tmp_path / "treebank.conllu")
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "probes.md", "exec"), {})

@@ -354,8 +354,8 @@ def test_in_place_and_new_agree(tiny_loaded: LoadedModel, tmp_path: Path) -> Non
 
 
 def test_the_example_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/pruning.md: its code runs as it stands, the shape is the one that it names, and both files load."""
-    text = (Path(__file__).parents[2] / "docs" / "pruning.md").read_text(encoding="utf-8")
+    """docs/how-to/prune.md: its code runs as it stands, the shape is the one that it names, and both files load."""
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "prune.md").read_text(encoding="utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -36,7 +36,7 @@ def explain(
     settings: Any,
     *,
     methods: Annotated[
-        str, option("Attribution methods, comma-separated; docs/methods.md lists them.", metavar="NAME,NAME")
+        str, option("Attribution methods, comma-separated; docs/reference/methods.md lists them.", metavar="NAME,NAME")
     ] = ("DecompX,occlusion"),
     question: shared.QuestionOptions,
     min_texts: Annotated[

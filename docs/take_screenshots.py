@@ -81,18 +81,23 @@ def main(address: str, names: list[str]) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """Write a picture in 256 of its colours, a third as large: each next one is the frequent one furthest from them."""
+    """Write a picture in 256 of its colours, a third as large."""
     image = Image.open(path).convert("RGB")
-    counted = image.getcolors(image.width * image.height)
-    often = np.sqrt([count for count, _ in counted])
-    colours = np.array([colour for _, colour in counted], np.float64)
-    chosen, away = [], np.full(len(colours), np.inf)
+    image.quantize(palette=palette_of(image), dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def palette_of(image: Image.Image) -> Image.Image:
+    """Return an image with 256 colours of this one as its palette: each next one is far from them and frequent."""
+    counts = image.getcolors(image.width * image.height)
+    weights = np.sqrt([count for count, _ in counts])
+    colours = np.array([colour for _, colour in counts], np.float64)
+    chosen, distances = [], np.full(len(colours), np.inf)
     for _ in range(min(256, len(colours))):
-        chosen.append(colours[int((np.minimum(away, 1e9) * often).argmax())])
-        away = np.minimum(away, ((colours - chosen[-1]) ** 2).sum(1))
+        chosen.append(colours[int((np.minimum(distances, 1e9) * weights).argmax())])
+        distances = np.minimum(distances, ((colours - chosen[-1]) ** 2).sum(1))
     palette = Image.new("P", (1, 1))
     palette.putpalette(np.array(chosen, np.uint8).ravel().tolist())
-    image.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    return palette
 
 
 def _page(browser: Browser, folder: Path) -> None:

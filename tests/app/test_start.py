@@ -129,6 +129,17 @@ def test_a_sentence_of_ones_own_keeps_a_mask() -> None:
     assert not app.exception and app.session_state.masked == (1,) and "children (masked)" in words(app)
 
 
+def test_without_a_mask_the_two_words_are_those_with_the_most_attention(loaded: LoadedModel) -> None:
+    """Of the selected head, over all pairs of different words."""
+    encoding = loaded.tokenizer.encode("She gave the book to her brother.")
+    weights = capture(loaded, encoding).attention[4, 2].copy()
+    np.fill_diagonal(weights, 0)
+    weights[[0, -1]] = weights[:, [0, -1]] = 0
+    query, key = np.unravel_index(weights.argmax(), weights.shape)
+    expected = f"from “{encoding.labels[query]}” goes to “{encoding.labels[key]}”"
+    assert expected in words(home(text="She gave the book to her brother.", masked="", head="4.2"))
+
+
 def test_the_list_has_the_numbers_of_the_library(loaded: LoadedModel) -> None:
     """Weight and percentile as `find_heads`, effect as the ablation of each head alone; a link selects the tokens."""
     app = home(text="She gave the book to her brother.", masked="5", edge="1.7")

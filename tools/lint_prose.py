@@ -69,5 +69,5 @@ if __name__ == "__main__":
     some = [part for file in sys.argv[1:] for part in parts(file)]
     whole = [file for file in sys.argv[1:] if file not in {part.file for part in some}]
     reported = findings(whole, [*some, *ui_strings()])
-    print("\n".join(reported))
+    print(*reported, sep="\n", end="\n" if reported else "")
     sys.exit(bool(reported))

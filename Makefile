@@ -17,7 +17,7 @@ CORE_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist worksteal tests/core
 OTHER_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/core
 REPORT = $(if $(REPORTS),--junitxml $(REPORTS)/$(1).xml)
 
-.PHONY: app test test-all check test-lowest coverage lint docs notebook bench model-docs browser clean
+.PHONY: app test test-all check test-lowest coverage lint prose docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -36,12 +36,17 @@ test-all: test $(REFERENCES_INSTALLED)
 check: lint
 	$(CORE_TESTS) -x --ff -m "not slow" tests/test_architecture.py tests/test_javascript.py
 
-lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
+lint: $(DEV_INSTALLED) $(NPM_INSTALLED) prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/node node_modules/.bin/biome check --error-on-warnings
 	$(BIN)/node node_modules/.bin/tsc
+
+# The words and sentences of these documents and of all texts of the app.
+PROSE := CONTRIBUTING.md benchmarks/README.md bert_core/assets/*/MODEL_CARD.md docs/headlight.ipynb
+prose: $(DEV_INSTALLED) $(NPM_INSTALLED)
+	$(BIN)/python -m tools.lint_prose $(PROSE)
 
 # The tests of the library and of the pages with the oldest versions that pyproject.toml allows, in .venv-lowest.
 test-lowest: $(BIN)/python

@@ -115,7 +115,7 @@ def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it. Medians of "
         f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
         "| tokens | | ms | times faster than one masked pass a head | than transformers, hooked | target | "
         "load; others' CPUs |",

@@ -137,7 +137,7 @@ def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it. Medians of "
         f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side, {ROUNDS} over sentences.\n",
         "| one sentence, base size | ours, ms | one backward pass a gate, ms | times faster | load; others' CPUs |",
         "| --- | ---: | ---: | ---: | --- |",

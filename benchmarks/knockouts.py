@@ -90,7 +90,7 @@ def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it. Medians of {REPEATS} runs a side, "
         f"{TOKENS} tokens.\n",
         "| layer | arrows | `knock_out_edges`, ms | one edited pass an arrow, ms | one hooked pass an arrow, ms | "
         "`knock_out_edges` is faster | apart, of the largest | load; others' CPUs |",

@@ -93,7 +93,7 @@ def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"captum {captum.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, {TOKENS} "
+        f"captum {captum.__version__}; malloc as `headlight` sets it. Medians of {REPEATS} runs a side, {TOKENS} "
         f"tokens, {STEPS} steps.\n",
         "| layer | scores | `neuron_gradients`, ms | captum, ms | `neuron_gradients` is faster | apart, of the largest "
         "| missed, of the way | load; others' CPUs |",

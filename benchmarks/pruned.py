@@ -66,7 +66,7 @@ def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
-        f"malloc as `headlight` sets it; medians of {REPEATS} runs a side, {TOKENS} tokens.\n",
+        f"malloc as `headlight` sets it. Medians of {REPEATS} runs a side, {TOKENS} tokens.\n",
         "| heads gone | model | parameters, M | MiB | batch 1, ms | batch 8, ms | batch 32, ms | faster at 32 |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]

@@ -235,7 +235,7 @@ def table() -> str:
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, one thread of torch and of BLAS; torch {torch.__version__}, "
         f"NumPy {np.__version__}, usearch {version('usearch')}, faiss {version('faiss-cpu')}, Python "
-        f"{sys.version.split()[0]}; malloc as `headlight` sets it; "
+        f"{sys.version.split()[0]}; malloc as `headlight` sets it. Text: "
         f"{Path(TEXT).name if TEXT else 'the guides in docs/'}, {tokens:,} tokens; medians of {repeats} runs, taking "
         f"turns; load {result['load']:.1f}.\n",
         "| making, headlight-mini | tokens/s | of passes that keep maps |",
@@ -243,7 +243,7 @@ def table() -> str:
         f"| passes that keep maps (`attention_maps`) | {1000 * tokens / ms['maps']:,.0f} | 1 |",
     ]
     words = {
-        "passes": "passes, with what heads bring and their strongest keys",
+        "passes": "passes, with head outputs and their strongest keys",
         "packed": "the same, rounded to int8",
         "whole": "the index, read, tokenized and written",
         "exbert": "what exBERT keeps, passes and written, from tokens",
@@ -257,7 +257,7 @@ def table() -> str:
     lines.append(f"| together; of 100,000 tokens {ours / 1e4:.2f} GB | {ours:,.1f} |")
     lines += [
         f"| exBERT's way: {name}, float32 | {theirs[short]:,.1f} |"
-        for short, name in (("states", "states"), ("contexts", "what heads bring"), ("maps", "whole maps"))
+        for short, name in (("states", "states"), ("contexts", "head outputs"), ("maps", "whole maps"))
     ]
     lines.append(f"| together; {once / ours:.1f} times as much | {once:,.1f} |")
     lines.append(f"| with the first two once more in flat indexes; {twice / ours:.1f} times as much | {twice:,.1f} |")

@@ -95,7 +95,7 @@ def table() -> str:
             lines.append(f"| {share:.0%} of the {part_kind} | {result['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
     note = (
         f"{platform.machine()}, {os.cpu_count()} CPUs; processor time of one thread, so that no waiting counts; "
-        f"torch {torch.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
+        f"torch {torch.__version__}; malloc as `headlight` sets it. Medians of {REPEATS} runs a side, "
         f"{TOKENS} tokens; meanwhile other programs took {other_time / max(own_time, 1e-9):.1f} times the processor "
         "time of this one.\n\n"
     )

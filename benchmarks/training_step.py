@@ -144,9 +144,9 @@ def table(compiled: bool) -> str:
     slowest = next(iter(medians.values()))
     lines = [
         f"{optimization.describe_precision(CPU)}; one thread, {platform.machine()}, torch {torch.__version__}; "
-        f"`headlight-mini`, {LENGTH} tokens an example, 20% masked, malloc as `headlight` sets it; medians of "
+        f"`headlight-mini`, {LENGTH} tokens an example, 20% masked, malloc as `headlight` sets it. Medians of "
         f"{ROUNDS} steps.\n",
-        "| step | tokens a second of one core | beside the naive loop |",
+        "| step | tokens a second of one core | compared with the naive loop |",
         "| --- | ---: | ---: |",
         *(f"| {name} | {1 / value:,.0f} | {slowest / value:.2f} |" for name, value in medians.items()),
     ]

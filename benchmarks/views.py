@@ -334,7 +334,7 @@ def click_line(playwright: Playwright, folder: Path, tokens: int, rounds: int) -
     ms, idle = statistics.median(open_times), statistics.median(idle_times)
     return (
         f"Click on a thumbnail of the running app to its head drawn large, {len(run.encoding.tokens)} tokens, 6 x 12 "
-        f"heads: median of {len(open_times)} {ms:.0f} ms; an empty Streamlit rerun on the same server {idle:.0f} ms; "
+        f"heads: median of {len(open_times)} {ms:.0f} ms. An empty Streamlit rerun on the same server: {idle:.0f} ms; "
         f"ratio {ms / idle:.2f}, target 2 {'met' if ms <= 2 * idle else '**missed**'}; target 100 ms "
         f"{'met' if ms <= 100 else '**missed**'}.\n"
     )

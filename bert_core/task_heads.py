@@ -831,7 +831,7 @@ class NextSentenceHead(_PoolerHead):
 
     def heading(self, loaded: LoadedModel) -> tuple[str, str]:
         if loaded.predicts_order:
-            return "Are A and B in order?", "Whether the sentences stand as they were written, or were swapped."
+            return "Are A and B in order?", "Whether the sentences are in their original order, or were swapped."
         return super().heading(loaded)
 
     def output_layer(self, loaded: LoadedModel) -> nn.Linear:

@@ -1,12 +1,12 @@
-"""List every text that the app shows, with its place: `python -m tools.list_ui_strings [--long] [--dialect]`.
+"""List every text that the app shows, with its place: `python -m tools.list_ui_strings`.
 
 The texts are the values of the TOML files of pages, lessons and languages, and the string literals of the Python and
 JavaScript files that draw. Docstrings, keys, styles and formulas are left out; braces are filled in later.
+`tools/lint_prose.py` checks them.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import tomllib
@@ -18,20 +18,12 @@ ROOT = Path(__file__).parents[1]
 APP = ROOT / "viz_app"
 # Modules of the library whose texts the pages show.
 LIBRARY = ("bert_core/target_kinds.py", "bert_core/task_heads.py", "bert_core/methods")
-MAX_WORDS = 30  # of a sentence
 _PROSE = re.compile(r"[A-Za-z“][\w’'-]*[,:;]? +[A-Za-z“{]")
 _NO_PROSE = re.compile(
     r"^\s*[<#.@]|[{};]\s*$|^:material|^[\w./-]+$|://|\\frac|\\text|^--|px\b|rgba?\(|viz_app\.|bert_core\."
+    r"|^\s*(?:\w+ \w+, ){3}"  # a list of pairs
 )
 _JAVASCRIPT_TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|: (?=\*\*)|(?<=:\*\*)\s")
-# Words of the private dialect that the glossary of the field replaces; see docs/contributing/architecture.md, "Words".
-DIALECT = re.compile(
-    r"\b(looks? at whom|what it brings|is brought|length brought|hidden (?:word|piece)s?|likelier|unlikelier|likeliest"
-    r"|commonest|alike(?!:)|of one's own|counts from 0|in the place of|speaks? for|owed to|beside chance"
-    r"|as it was loaded|strangers|there and back|put in by|take it along|goes on)\b",
-    re.IGNORECASE,
-)
 
 
 class UiString(NamedTuple):
@@ -41,19 +33,15 @@ class UiString(NamedTuple):
     line: int
     text: str
 
-    def sentences(self) -> list[str]:
-        """Return its sentences, without the marks of Markdown."""
-        plain = self.text.replace("**", "").replace("`", "")
-        return [sentence for sentence in _SENTENCE_END.split(plain) if sentence.strip()]
-
 
 def ui_strings(root: Path = ROOT) -> Iterator[UiString]:
     """Yield the texts of the app, file by file."""
     app = root / "viz_app"
     for path in sorted(app.rglob("*.toml")):
         if path.name != "theme.toml":
-            for text in _toml_texts(tomllib.loads(path.read_text("utf-8"))):
-                yield UiString(str(path.relative_to(root)), 0, text)
+            source = path.read_text("utf-8")
+            for text in _toml_texts(tomllib.loads(source)):
+                yield UiString(str(path.relative_to(root)), line_of(text, source), text)
     modules = [
         path for name in LIBRARY for path in ([root / name] if name.endswith(".py") else (root / name).rglob("*.py"))
     ]
@@ -80,6 +68,12 @@ def _toml_texts(value: Any) -> Iterator[str]:
             yield from _toml_texts(part)
 
 
+def line_of(text: str, source: str) -> int:
+    """Return the first line with the beginning of a text; 0 if it is written with escapes."""
+    start = text.lstrip("\n").partition("\n")[0][:40]
+    return next((number for number, line in enumerate(source.splitlines(), 1) if start in line), 0)
+
+
 def _python_texts(path: Path, root: Path) -> Iterator[UiString]:
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {
@@ -102,21 +96,6 @@ def _python_texts(path: Path, root: Path) -> Iterator[UiString]:
             yield UiString(str(path.relative_to(root)), node.lineno, text)
 
 
-def main() -> None:
-    """Print the texts, one a line."""
-    parser = argparse.ArgumentParser(description="List the texts of the app.")
-    parser.add_argument("--long", action="store_true", help=f"only sentences of more than {MAX_WORDS} words")
-    parser.add_argument("--dialect", action="store_true", help="only texts with a word that has a standard term")
-    options = parser.parse_args()
-    for string in ui_strings():
-        texts = [string.text]
-        if options.long:
-            texts = [sentence for sentence in string.sentences() if len(sentence.split()) > MAX_WORDS]
-        if options.dialect:
-            texts = [text for text in texts if DIALECT.search(text)]
-        for text in texts:
-            print(f"{string.file}:{string.line}: {' '.join(text.split())}")
-
-
 if __name__ == "__main__":
-    main()
+    for string in ui_strings():
+        print(f"{string.file}:{string.line}: {' '.join(string.text.split())}")

@@ -47,7 +47,7 @@ def teacher(**address: str) -> AppTest:
     """A teacher who has given the code."""
     app = known(visited("learn", teach="1", **address))
     app.text_input(key="teachers_code").set_value(CODE)
-    next(one for one in app.button if one.label in ("Go on", "Weiter")).click()
+    next(one for one in app.button if one.label in ("Continue", "Weiter")).click()
     return settled(app.run())
 
 
@@ -81,7 +81,7 @@ def test_the_code_is_asked_for_once() -> None:
     """A wrong one is said so; with the right one classes can be opened, and a reload needs none."""
     app = known(visited("learn", teach="1"))
     app.text_input(key="teachers_code").set_value("0" * 12)
-    next(one for one in app.button if one.label == "Go on").click()
+    next(one for one in app.button if one.label == "Continue").click()
     settled(app.run())
     assert "That is not the teacher's code" in words(app) and "Open the class" not in [one.label for one in app.button]
     app = teacher()

@@ -765,10 +765,10 @@ def test_the_command_says_which_signs_no_font_has(
     """The sentence of the picture stands on stderr, once, and the file is written."""
 
     def warned(*_: object, **__: object) -> bytes:
-        warnings.warn("2 signs are in no font", stacklevel=1)
+        warnings.warn("2 characters are in no font", stacklevel=1)
         return b"x"
 
     monkeypatch.setattr(drawing, "picture_bytes", warned)
     out = tmp_path / "a.png"
     code, _, err = headlight(capsys, "The cat.", "--model", tiny_model_folder, "--out", out, "--device", "cpu")
-    assert (code, err, out.read_bytes()) == (0, "2 signs are in no font\n", b"x")
+    assert (code, err, out.read_bytes()) == (0, "2 characters are in no font\n", b"x")

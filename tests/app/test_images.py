@@ -102,7 +102,7 @@ def test_every_map_of_every_word_can_be_shown(heat: str) -> None:
     ("address", "notice"),
     [
         ({"look": "9.9"}, "L9 H9 does not exist: the decoder has layers 0 to 1"),
-        ({"seed": "-1"}, "not possible: numbers count from 0"),
+        ({"seed": "-1"}, "not possible: numbers start at 0"),
         ({"shapes": "small-pink-star"}, "'small pink star' is not a shape"),
         ({"shapes": "small-red-star,small-red-star"}, "two shapes are called 'small red star'"),
         ({"count": "7"}, "not possible"),

@@ -39,7 +39,7 @@ def opened_class(teacher: Page, base: str, lesson: str) -> str:
     """Open a class as its teacher does; returns the link for its students."""
     teacher.goto(f"{base}/learn?teach=1&lecture=1")
     teacher.get_by_label("Teacher's code").fill(CODE)
-    teacher.get_by_role("button", name="Go on").click()
+    teacher.get_by_role("button", name="Continue").click()
     settled(teacher)
     teacher.get_by_role("combobox").first.click()
     teacher.get_by_role("option", name=lesson, exact=True).click()

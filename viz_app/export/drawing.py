@@ -57,7 +57,7 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if missing and kind != "svg":
         warnings.warn(
-            f"{len(missing)} signs are in no font of this machine and are drawn as boxes: "
+            f"{len(missing)} characters are in no font of this machine and are drawn as boxes: "
             "install a font that has them, or take SVG, where they stay text",
             stacklevel=2,
         )

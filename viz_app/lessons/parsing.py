@@ -127,7 +127,7 @@ def translation_files(file: Path) -> list[tuple[str, Path]]:
 def parse_file(file: Path) -> Parsed:
     """Return the lesson of a file, or None and all its faults."""
     if not NAME.fullmatch(file.stem):
-        rule = "a small letter first, then small letters, figures and _, 40 signs at most"
+        rule = "a small letter first, then small letters, figures and _, 40 characters at most"
         return None, [Fault(0, f"{file.name}: the name of a lesson has {rule}")]
     return _parse(_read_text(file, file.name), file.name, partial(_make_lesson, file.stem))
 

@@ -276,7 +276,7 @@ def parse_int(value: str) -> int:
 def parse_index(value: str) -> int:
     """Return an integer from 0. Raises Refused for anything else."""
     if (index := parse_int(value)) < 0:
-        raise Refused("numbers count from 0")
+        raise Refused("numbers start at 0")
     return index
 
 

@@ -209,7 +209,7 @@ class HeadContribution(NamedTuple):
     contribution: float
 
 
-@record("weighs what a head brings", 3, lambda context: context.head)
+@record("measures the output of a head", 3, lambda context: context.head)
 def _contribution(context: CheckContext, _: Progress) -> HeadContribution:
     encoding, head = context.encoding, context.head
     norms = attention_norms(context.loaded, encoding).heads

@@ -8,7 +8,7 @@ from viz_app.texts import page_texts
 def parse_step(value: str) -> int:
     """Return the number of a step. Raises Refused for a number below 0."""
     if (step := parse_int(value)) < 0:
-        raise Refused("steps count from 0, the start")
+        raise Refused("steps are numbered from 0, the start")
     return step
 
 

@@ -386,7 +386,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "neurons": ("how-to/prune.md", lambda work: parts_of(work, "neurons", "importance", 20, 5)),
     "layers": ("how-to/prune.md", lambda work: parts_of(work, "layers", "ablation", 6, 6)),
     "recovery": ("how-to/prune.md", recovery_of),
-    "faithfulness": ("reference/methods.md", faithfulness_of),
+    "faithfulness": ("results/faithfulness.md", faithfulness_of),
     "number": ("how-to/probe.md", lambda work: probes_of(work, "number", "--erase")),
     "upos": ("how-to/probe.md", lambda work: probes_of(work, "upos", "--erase")),
     "relation": ("how-to/probe.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),

@@ -387,9 +387,9 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "layers": ("how-to/prune.md", lambda work: parts_of(work, "layers", "ablation", 6, 6)),
     "recovery": ("how-to/prune.md", recovery_of),
     "faithfulness": ("results/faithfulness.md", faithfulness_of),
-    "number": ("how-to/probe.md", lambda work: probes_of(work, "number", "--erase")),
-    "upos": ("how-to/probe.md", lambda work: probes_of(work, "upos", "--erase")),
-    "relation": ("how-to/probe.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),
+    "number": ("results/probes.md", lambda work: probes_of(work, "number", "--erase")),
+    "upos": ("results/probes.md", lambda work: probes_of(work, "upos", "--erase")),
+    "relation": ("results/probes.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),
     "attractor-state": ("results/agreement.md", lambda work: place_table(agreement_of(work), "attractor", "state")),
     "attractor-attention": (
         "results/agreement.md",

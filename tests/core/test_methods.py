@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,20 @@ def test_the_document_says_what_the_code_says() -> None:
     table = text.partition("\n## ")[0]  # those of later parts are of measurements
     rows = [line.split(" | ")[:3] for line in table.splitlines() if line.startswith("| ")][2:]
     assert rows == [[f"| {method.name}", method.claims, method.misleads] for method in METHODS]
+
+
+def test_the_examples_of_the_document_run(
+    tmp_path: Path, tiny_chooser_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/reference/methods.md from top to bottom, with a model for multiple choice in the folder that it names."""
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
+    (tmp_path / "path" / "of" / "a").mkdir(parents=True)
+    (tmp_path / "path" / "of" / "a" / "chooser").symlink_to(tiny_chooser_folder)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "methods.md", "exec"), names)
+    assert sorted(names["found"].order) == [0, 1, 2]
 
 
 def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable
 from itertools import pairwise
@@ -334,13 +335,14 @@ def test_a_word_without_pieces_is_not_asked(tiny_loaded: LoadedModel) -> None:
 def test_the_example_of_the_guide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/how-to/probe.md: the mean, the lowest and the highest of the seeds, a line a depth."""
+    """docs/how-to/probe.md: the mean, the lowest and the highest of the seeds, a line a depth; then a line a model."""
     root = Path(__file__).parents[2]
-    example = (
-        (root / "docs" / "how-to" / "probe.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    examples = re.findall(
+        r"```python\n(.*?)```", (root / "docs" / "how-to" / "probe.md").read_text(encoding="utf-8"), re.DOTALL
     )
     shutil.copy(root / "viz_app" / "lessons" / "trees.conllu", tmp_path / "treebank.conllu")
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "probes.md", "exec"), {})
+    exec(compile("".join(examples), "probe.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
-    assert [line[0] for line in lines] == ["0", "3"] and all(line.count(", ") == 4 for line in lines)
+    assert [line[0] for line in lines[:2]] == ["0", "3"] and all(line.count(", ") == 4 for line in lines[:2])
+    assert [line.count(", ") for line in lines[2:]] == [2, 2, 2]

@@ -27,8 +27,8 @@ http://localhost:8501/attention?text=She+opened+the+door.&masked=3&view=matrix&h
 - A parameter that is missing has its default. A value that is not possible is named on the page, and its default is
   used.
 - Layers, heads, tokens and words are numbered from 0. Token 0 is the first special token, such as `[CLS]`.
-- Texts with a few thousand characters are too long for an address; a link then contains neither the text nor what
-  refers to it.
+- Texts of more than 2,000 characters are too long for the address bar, which then contains neither the texts nor what
+  refers to them.
 - A link with a text and without `masked` masks no word. An address without a text opens an example.
 - Names of version 0.2 still work.
 
@@ -42,15 +42,15 @@ MEANINGS = {
     "masked": "Numbers of the masked words of both texts, with commas, such as `3,5`.",
     "words": "Whether views show words instead of tokens.",
     "model": "The model: a bundled one, a hub id, or another one that the server offers.",
-    "target": "The explained prediction, such as `4:door`, `nsp` or `class:positive`, as for `headlight patch --target`.",
+    "target": "The explained prediction, such as `4:door`, `nsp` or `class:positive`, see `headlight patch --target`.",
     "contrast": "The word whose logit is subtracted from that of the target.",
     "off": "Heads that are switched off, as `layer.head` with commas, such as `0.3,2.11`.",
-    "head": "The selected head, as `layer.head`.",
+    "head": "The selected head, as `layer.head`; without it, pages open the head that affects the target most.",
     "other_heads": "Numbers of further heads of the same layer that are drawn, with commas.",
     "tokens": "Selected tokens, as queries (`q4`) or as keys (`k2,7`).",
     "kept_share": "Share of each row that the drawn curves add up to, in percent.",
     "edge": "Query and key of which the heads are ranked, as `query.key`, such as `6.1`.",
-    "cut": "Blocked attention edges, such as `2.3:q4>k7,8:r`, with `_` between several, as for `headlight predict --cut`.",
+    "cut": "Blocked attention edges, such as `2.3:q4>k7,8:r`, with `_` between several, see `headlight predict --cut`.",
     "scaled": "Scaled MLP neurons, as `layer.neuron:factor`, such as `3.120:0`, with `_` between several.",
     "put": "A patched activation, such as `state.3@2` (depth 3, token 2) or `head.5.8`; `~3` adds noise instead.",
     "put_from": "The text from which the activation is patched.",
@@ -150,19 +150,14 @@ MEANINGS = {
 
 
 def document() -> str:
-    """Return the whole document. Raises KeyError for a parameter without a sentence in `MEANINGS`, or for the reverse."""
+    """Return the whole document. Raises KeyError unless `MEANINGS` has exactly the parameters of the pages."""
     params = params_of_pages(PAGES)
     if unknown := MEANINGS.keys() - params.keys():
         raise KeyError(f"no page declares {', '.join(sorted(unknown))}")
     of_pages = {param.name for page in PAGES for param in page.params}
     embed = "| `embed` | Whether the page shows its figure alone, for a frame in another page. | `true` |  |  |\n"
-    sections = [
-        OPENING,
-        "\n## All pages\n",
-        TABLE,
-        *rows(params[name] for name in params if name not in of_pages),
-        embed,
-    ]
+    shared = [param for name, param in params.items() if name not in of_pages]
+    sections = [OPENING, "\n## All pages\n", TABLE, *rows(shared), embed]
     for page in PAGES:
         sections.append(f"\n## {page.title}\n\nAddress: `/{page.path}`\n")
         sections += [TABLE, *rows(page.params)] if page.params else []
@@ -192,7 +187,9 @@ def values(param: Param[Any]) -> str:
     if len(options) > MAX_OPTIONS:
         return ""
     named = ((param.write(option), label(option)) for option in options)
-    return ", ".join(f"`{name}`" + f" ({text})" * (text.casefold() != name.casefold()) for name, text in named)
+    return ", ".join(
+        f"`{name}`" + f" ({text})" * (text.casefold() != name.casefold() and "{" not in text) for name, text in named
+    )
 
 
 def default(param: Param[Any]) -> str:

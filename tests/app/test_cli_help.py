@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -121,14 +120,3 @@ def test_the_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     for name, command in COMMANDS.items():
         if name not in NOT_RUN:
             printed(monkeypatch, capsys, *arguments_of(command.epilog))
-
-
-@pytest.mark.parametrize(("script", "document"), [("make_cli", "cli.md")])
-def test_a_reference_is_made_of_the_declarations(script: str, document: str) -> None:
-    """The committed document is what its script writes today."""
-    path = Path(__file__).parents[2] / "docs" / f"{script}.py"
-    spec = importlib.util.spec_from_file_location(script, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.DOCUMENT.name == document and module.DOCUMENT.read_text("utf-8") == module.document()

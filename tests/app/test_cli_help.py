@@ -77,6 +77,14 @@ def test_every_command_is_one_line_of_the_help(
     assert list(command_groups(ROOT)) == ["App", *GROUPS]
 
 
+@pytest.mark.parametrize("group", [(), ("lessons",)])
+def test_a_group_without_a_command_prints_its_help(
+    group: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In lines, on the standard output."""
+    assert printed(monkeypatch, capsys, *group) == printed(monkeypatch, capsys, *group, "--help")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_summary_is_one_short_sentence(name: str) -> None:
     """It begins with a capital, ends with its only full stop, and fits."""

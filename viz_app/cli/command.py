@@ -152,11 +152,13 @@ def run(arguments: Sequence[str]) -> int:
     Raises KeyboardInterrupt if it is interrupted.
     """
     arguments = list(arguments)
+    if arguments in ([], ["lessons"]):
+        arguments.append("--help")
     if LONG_COMMANDS & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
         with count_unknown_tokens() as counts:
-            code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
+            code = int(app(arguments, prog_name="headlight", standalone_mode=False) or 0)
         if counts.mostly_unknown and not counts.reported:
             note(
                 f"{counts.unknown_count:,} of the {counts.token_count:,} tokens that were read are [UNK], which the "

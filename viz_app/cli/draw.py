@@ -36,6 +36,7 @@ def attention(
         option(
             "Value: product is attention times gradient; norm is value-weighted attention, formerly brought.",
             group="Values",
+            metavar="attention|gradient|product|norm",
         ),
     ] = "attention",
     target: Annotated[

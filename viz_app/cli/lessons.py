@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("lesson_template.toml")
 
-app = typer.Typer(
-    cls=Group, help="Write your own lessons for the page Lessons.", rich_markup_mode=None, no_args_is_help=True
-)
+app = typer.Typer(cls=Group, help="Write your own lessons for the page Lessons.", rich_markup_mode=None)
 
 
 @app.command(cls=Command, epilog="headlight lessons new my_lesson")

@@ -100,7 +100,9 @@ def search(
     ] = None,
     alike: Annotated[
         Literal["output", "pattern", "brings", "looks"],
-        option("Similarity of heads: output, or attention pattern (formerly brings and looks)."),
+        option(
+            "Similarity of heads: output, or attention pattern (formerly brings and looks).", metavar="output|pattern"
+        ),
     ] = "output",
     phrase: Annotated[
         str, option("Several tokens: mean, tokens similar to their mean; each, sentences with a match of each.")
@@ -121,7 +123,7 @@ def search(
 ) -> None:
     """Find similar tokens in a corpus index.
 
-    They are tokens with similar hidden states, head outputs or attention patterns.
+    The matches are tokens with similar hidden states, head outputs or attention patterns.
     """
     from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index

@@ -96,8 +96,8 @@ def finetune(
     train: Annotated[
         Path,
         file_argument(
-            "A table of a text and its class a row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); or "
-            "questions, .json as SQuAD's."
+            "A table with a text and its class in each row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); "
+            "or questions in SQuAD's form, .json."
         ),
     ],
     folder: Annotated[Path, output_folder("Folder of the model and its log.")],

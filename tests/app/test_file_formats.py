@@ -67,17 +67,24 @@ DECLARED = {
 }
 # Names in capitals in the document, and what they stand for.
 PATTERNS = {
-    "COLUMN": ".+", "METHOD": "DecompX", "N": "[1-9]", "NAME": "[a-z_]+", "VALUE": "attention|gradient|product|norm",
-}  # fmt: skip
+    "COLUMN": ".+",
+    "METHOD": "DecompX",
+    "N": "[1-9]",
+    "NAME": "[a-z_]+",
+    "VALUE": "attention|gradient|product|norm",
+}
 # Arguments of commands, and the tables that they write into the files a and b, or to the standard output.
 WRITTEN = (
     ("heads TEXT --importance --ablation --out a.csv", ("headlight heads", 0), None),
     ("neurons TEXT --neurons 0.1 --out a.csv --examples b.json", ("headlight neurons", 0), ("headlight neurons", 1)),
-    ("compare-models MODEL MODEL TEXT --out a.csv --cka b.csv", ("headlight compare-models", 0),
-     ("headlight compare-models", 1)),
+    (
+        "compare-models MODEL MODEL TEXT --out a.csv --cka b.csv",
+        ("headlight compare-models", 0),
+        ("headlight compare-models", 1),
+    ),
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
-)  # fmt: skip
+)
 
 
 def matches(documented: list[str], columns: set[str]) -> bool:
@@ -96,9 +103,13 @@ def test_documented_columns_are_those_that_are_declared(place: tuple[str, int]) 
 
 @pytest.mark.parametrize(("command", "first", "second"), WRITTEN)
 def test_documented_columns_are_those_that_are_written(
-    command: str, first: tuple[str, int], second: tuple[str, int] | None, tiny_model_folder: Path, tmp_path: Path,
+    command: str,
+    first: tuple[str, int],
+    second: tuple[str, int] | None,
+    tiny_model_folder: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """The first line of a table, or the keys of an object."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")

@@ -106,9 +106,7 @@ for former in (aliases.nsp, aliases.replaced, aliases.tags, aliases.answer, alia
     app.command(hidden=True, cls=Command)(former)
 app.command("dossier", hidden=True, cls=Command)(profiles.dossier)
 # Commands that start again with the settings of malloc.
-LONG_COMMANDS = {
-    "faithfulness", "pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner",
-}  # fmt: skip
+LONG_COMMANDS = {"faithfulness", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),

@@ -14,7 +14,7 @@ from viz_app.shell.params import Param
 DOCUMENT = Path(__file__).parent / "reference" / "url-parameters.md"
 MAX_OPTIONS = 20  # that are listed
 MAX_DEFAULT = 50  # characters of a default that is shown
-OPENING = """# Address parameters
+OPENING = """# URL parameters
 
 Write a link that opens a page with a text, a model and a view of your choice, for a handout, a lesson or a frame in
 another page. The address bar of the app always contains the current view: copy it, or write it by hand.

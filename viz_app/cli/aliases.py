@@ -48,7 +48,7 @@ def replaced(
 
 
 def tags(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts to tag.")],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Texts to tag.")],
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model that tags words.")],
     as_json: Annotated[bool, option("Print JSON, one object for each text, with words and spans.", "--json")] = False,
     cut: shared.Cuts = "",
@@ -114,9 +114,7 @@ def answer(
 def choose(
     model: Annotated[str, option("A checkpoint folder, or a hub id, of a model for multiple choice.")],
     question: Annotated[str | None, typer.Argument(help="The question, or the beginning of a text.")] = None,
-    choices: Annotated[
-        list[str] | None, typer.Argument(metavar="CHOICE...", help="At least two answer options.")
-    ] = None,
+    choices: Annotated[list[str] | None, typer.Argument(metavar="CHOICE", help="At least two answer options.")] = None,
     table: Annotated[Path | None, input_file("A table of questions.")] = None,
     text: shared.TextColumn = None,
     choice: Annotated[

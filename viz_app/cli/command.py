@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -43,35 +43,70 @@ from viz_app.cli import (
     study,
     train,
 )
+from viz_app.cli.help import Command, Group
 from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
 logger = logging.getLogger(__name__)
 logger.propagate = False  # bugs go to the log of the command, not to the terminal
 app = typer.Typer(
-    help="Inspect, explain, prune and train BERT models.",
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (
-    predict.predict, score.score, heads.heads, heads.roles, study.faithfulness, draw.attention, find_heads.find_heads,
-    patch.patch, probe.probe, neurons.neurons, compare.compare_models, profiles.profile, similarity.similarity,
-    explain.explain, search.index, search.search, prune.prune, prune.prune_curve,
-)  # fmt: skip
-TRAINING = (
-    train.pretrain, train.finetune, train.evaluate, train.tune_lens, train.train_captioner, train.evaluate_captioner,
-)  # fmt: skip
-app.command("app")(serve.open_app)
-app.command("models")(serve.list_models)
-for command in (*COMMANDS, *TRAINING):
-    app.command()(command)
+# Heading in the help -> name of a command -> its function, and an example.
+COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
+    "App": {
+        "app": (serve.open_app, "headlight app --port 8600"),
+        "models": (serve.list_models, "headlight models"),
+    },
+    "Look": {
+        "predict": (predict.predict, 'headlight predict "She opened the [MASK] and walked in."'),
+        "attention": (draw.attention, 'headlight attention "She opened the door." --layer 3 --out attention.svg'),
+        "find-heads": (find_heads.find_heads, 'headlight find-heads "She opened the door." --from door --to opened'),
+    },
+    "Explain": {
+        "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
+        "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
+        "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),
+        "probe": (probe.probe, "headlight probe treebank.conllu --label upos --out probes.csv"),
+        "tune-lens": (train.tune_lens, "headlight tune-lens texts.txt --folder lens"),
+    },
+    "Intervene": {
+        "heads": (heads.heads, "headlight heads texts.txt --importance --ablation --out heads.csv"),
+        "patch": (patch.patch, 'headlight patch "She lost [MASK] hat." "He lost [MASK] hat." --word her'),
+        "compare-models": (compare.compare_models, "headlight compare-models headlight-mini my-model texts.txt"),
+    },
+    "Corpus": {
+        "roles": (heads.roles, "headlight roles treebank.conllu --out roles.csv"),
+        "index": (search.index, "headlight index texts.txt --out my-index"),
+        "search": (search.search, 'headlight search my-index "She opened the door." --token door'),
+        "profile": (profiles.profile, "headlight profile my-index --heads 3.8 --out profiles.json"),
+    },
+    "Sentences": {
+        "score": (score.score, 'headlight score "The keys are here." "The keys is here."'),
+        "similarity": (similarity.similarity, 'headlight similarity "She opened the door." "The door was open."'),
+    },
+    "Train": {
+        "finetune": (train.finetune, "headlight finetune reviews.csv --text review --label rating --folder my-model"),
+        "pretrain": (train.pretrain, "headlight pretrain texts.txt --folder my-model --steps 4000"),
+        "evaluate": (train.evaluate, "headlight evaluate headlight-mini texts.txt"),
+        "prune": (prune.prune, "headlight prune --heads 0.3,2.11 --out smaller"),
+        "prune-curve": (prune.prune_curve, "headlight prune-curve texts.txt --out curve.csv"),
+        "train-captioner": (train.train_captioner, "headlight train-captioner --folder captioner"),
+        "evaluate-captioner": (train.evaluate_captioner, "headlight evaluate-captioner --scenes 200"),
+    },
+}
+for heading, entries in COMMANDS.items():
+    for name, (function, example) in entries.items():
+        app.command(name, cls=Command, rich_help_panel=heading, epilog=example)(function)
+app.add_typer(lessons.app, name="lessons", rich_help_panel="Learn")
 for former in (aliases.nsp, aliases.replaced, aliases.tags, aliases.answer, aliases.choose):
-    app.command(hidden=True)(former)
-app.command("dossier", hidden=True)(profiles.dossier)
-app.add_typer(lessons.app, name="lessons")
+    app.command(hidden=True, cls=Command)(former)
+app.command("dossier", hidden=True, cls=Command)(profiles.dossier)
 # Commands that start again with the settings of malloc.
-LONG_COMMANDS = {"faithfulness", *(command.__name__.replace("_", "-") for command in TRAINING)}
+LONG_COMMANDS = {"faithfulness", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -101,7 +136,10 @@ def _restart_with_malloc_settings() -> None:
 def _common_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a bug.")] = False,
 ) -> None:
-    """Inspect, explain, prune and train BERT models."""
+    """Inspect, explain, prune and train BERT models.
+
+    `headlight COMMAND --help` lists the options of a command, with an example.
+    """
     if debug:
         logging.getLogger().addHandler(logging.StreamHandler())
 
@@ -112,11 +150,13 @@ def run(arguments: Sequence[str]) -> int:
     Raises KeyboardInterrupt if it is interrupted.
     """
     arguments = list(arguments)
+    if arguments in ([], ["lessons"]):
+        arguments.append("--help")
     if LONG_COMMANDS & set(arguments[:2]):
         _restart_with_malloc_settings()
     try:
         with count_unknown_tokens() as counts:
-            code = int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
+            code = int(app(arguments, prog_name="headlight", standalone_mode=False) or 0)
         if counts.mostly_unknown and not counts.reported:
             note(
                 f"{counts.unknown_count:,} of the {counts.token_count:,} tokens that were read are [UNK], which the "

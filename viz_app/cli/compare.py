@@ -9,6 +9,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT
 from viz_app.cli.shared import column, option, output_file
 from viz_app.cli.tables import print_table
 
@@ -19,7 +20,7 @@ MAX_PRINTED = 10  # heads
 
 
 def compare_models(
-    before: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
+    before: Annotated[str, typer.Argument(help=shared.MODEL_HELP)],
     after: Annotated[str, typer.Argument(help="Another model with the same vocabulary.")],
     file: shared.FileOfTexts,
     out: Annotated[Path | None, output_file("Table of the heads, .csv or .parquet: one row for each head.")] = None,
@@ -29,9 +30,11 @@ def compare_models(
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     label: Annotated[str | None, column("The column of the classes; importance then refers to their loss.")] = None,
-    texts: Annotated[int, option("Maximum number of texts, from the beginning of the file.", min=1, max=100_000)] = 200,
+    texts: Annotated[
+        int, option("Maximum number of texts, from the beginning of the file.", group=INPUT, min=1, max=100_000)
+    ] = 200,
     max_length: Annotated[
-        int, option("Maximum number of tokens of a text; the rest is cut off.", min=3, max=65_536)
+        int, option("Maximum number of tokens of a text; the rest is cut off.", group=INPUT, min=3, max=65_536)
     ] = 128,
     importance: Annotated[
         bool, option("Also compare the importance of each head, and the logit lens.", "--importance/--no-importance")
@@ -39,7 +42,10 @@ def compare_models(
     seed: Annotated[int, option("Random seed of the masked tokens.", min=0)] = 0,
     device: shared.Device = "auto",
 ) -> None:
-    """Compare two models on the same texts: similarity of hidden states (CKA), and attention divergence."""
+    """Compare two models on the same texts.
+
+    Prints the similarity of their hidden states at each depth (CKA), and the heads whose attention differs most.
+    """
     from bert_core.studies.compare import check_heads, read_texts, write_depths, write_heads
     from bert_core.studies.compare import compare_models as compare
     from bert_core.studies.rows import Columns

@@ -10,6 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT, OUTPUT
 from viz_app.cli.shared import option
 from viz_app.export import FILE_KINDS, PICTURES
 from viz_app.figures.style import Look, use_look
@@ -24,51 +25,79 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, option(f"Output file; its ending selects the kind: {', '.join(FILE_KINDS)}.")],
-    pair: Annotated[str | None, option("Second text.")] = None,
+    out: Annotated[Path, option(f"Output file; its ending selects the kind: {', '.join(FILE_KINDS)}.", group=OUTPUT)],
+    pair: Annotated[str | None, option("Second text.", group=INPUT, metavar="TEXT")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    layer: Annotated[int | None, option("Layer, numbered from 0.", min=0)] = None,
-    head: Annotated[list[int] | None, option("Head of the layer; may be repeated.", min=0)] = None,
-    mode: Annotated[Literal["curves", "matrix"], option("Drawing of the heads.")] = "curves",
+    layer: Annotated[int | None, option("Layer, numbered from 0.", group="Heads", min=0)] = None,
+    head: Annotated[list[int] | None, option("Head of the layer; may be repeated.", group="Heads", min=0)] = None,
+    mode: Annotated[Literal["curves", "matrix"], option("Drawing of the heads.", group="Drawing")] = "curves",
     show: Annotated[
         Literal["attention", "gradient", "product", "norm", "brought"],
-        option("Value: product is attention times gradient; norm is value-weighted attention, formerly brought."),
+        option(
+            "Value: product is attention times gradient; norm is value-weighted attention, formerly brought.",
+            group="Values",
+            metavar="attention|gradient|product|norm",
+        ),
     ] = "attention",
     target: Annotated[
-        str | None, option(f"Target of the gradient: {shared.TARGET_FORMS}. Default: the top guess.")
+        str | None, option(f"Target of the gradient: {shared.TARGET_FORMS}. Default: the top guess.", group="Values")
     ] = None,
-    part: Annotated[str, option("Sentences of queries and keys: all, or such as 'A to B'.")] = "all",
-    hide_special: Annotated[bool, option("Leave out [CLS] and [SEP].", "--hide-special")] = False,
-    words: Annotated[bool, option("Map between words instead of word pieces.", "--words")] = False,
-    renormalise: Annotated[bool, option("Rescale rows to 1 where tokens are left out.", "--renormalise")] = False,
+    part: Annotated[str, option("Sentences of queries and keys: all, or such as 'A to B'.", group="Drawing")] = "all",
+    hide_special: Annotated[bool, option("Leave out [CLS] and [SEP].", "--hide-special", group="Drawing")] = False,
+    words: Annotated[bool, option("Map between words instead of word pieces.", "--words", group="Drawing")] = False,
+    renormalise: Annotated[
+        bool, option("Rescale rows to 1 where tokens are left out.", "--renormalise", group="Values")
+    ] = False,
     row_share: Annotated[
-        float, option("Share of each row that the drawn curves add up to.", "--kept", min=0.05, max=1.0)
+        float,
+        option("Share of each row that the drawn curves add up to.", "--kept", group="Drawing", min=0.05, max=1.0),
     ] = 0.7,
     combine: Annotated[
         Literal["average", "maximum", "weighted"] | None,
-        option("Combine the chosen heads, the layer, or without --layer all heads into one map."),
+        option("Combine the chosen heads, the layer, or without --layer all heads into one map.", group="Heads"),
     ] = None,
-    weights: Annotated[str, option("Weights of the heads, such as 2,1,0.5; default: by gradient importance.")] = "",
+    weights: Annotated[
+        str, option("Weights of the heads, such as 2,1,0.5; default: by gradient importance.", group="Heads")
+    ] = "",
     neuron: Annotated[
-        int | None, option("Query-key view of the query at this position; [CLS] is at 0.", min=0, metavar="POSITION")
+        int | None,
+        option(
+            "Query-key view of the query at this position; [CLS] is at 0.", group="Drawing", min=0, metavar="POSITION"
+        ),
     ] = None,
-    other_text: Annotated[str | None, option("Other text: draws its maps minus those of TEXT.", "--against")] = None,
-    other_pair: Annotated[str | None, option("Second text of the other text.", "--against-pair")] = None,
+    other_text: Annotated[
+        str | None,
+        option("Other text: draws its maps minus those of TEXT.", "--against", group="Comparison", metavar="TEXT"),
+    ] = None,
+    other_pair: Annotated[
+        str | None, option("Second text of the other text.", "--against-pair", group="Comparison", metavar="TEXT")
+    ] = None,
     other_model: Annotated[
-        str | None, option("Other model: draws its maps minus those of --model.", "--against-model")
+        str | None,
+        option(
+            "Other model: draws its maps minus those of --model.",
+            "--against-model",
+            group="Comparison",
+            metavar="MODEL",
+        ),
     ] = None,
     without_heads: Annotated[
-        str, option("Heads to switch off: draws the difference; such as 0.3,2.11 or 4.* for a layer.")
+        str,
+        option(
+            "Heads to switch off: draws the difference; such as 0.3,2.11 or 4.* for a layer.",
+            group="Comparison",
+            metavar="HEADS",
+        ),
     ] = "",
     cut: shared.Cuts = "",
-    dark: Annotated[bool, option("Dark background.", "--dark")] = False,
+    dark: Annotated[bool, option("Dark background.", "--dark", group="Drawing")] = False,
     bertviz: Annotated[
         Literal["head", "model", "neuron"] | None,
-        option("Write this view of BertViz as .html instead of Headlight's page."),
+        option("Write this view of BertViz as .html instead of Headlight's page.", group=OUTPUT),
     ] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Draw attention maps, and write them as a picture, a page or numbers.
+    """Draw attention as a picture, a page or numbers.
 
     Without --layer, all heads are drawn small; with --layer, its heads, or those of --head.
     """

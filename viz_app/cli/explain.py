@@ -10,6 +10,7 @@ import typer
 
 from bert_core.studies.settings import ExplainSettings
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT
 from viz_app.cli.options import options
 from viz_app.cli.shared import option, output_file
 
@@ -28,8 +29,8 @@ QUESTION_HELPS = {
 }
 
 
-@options(ExplainSettings, partial=True)
-@options(shared.QuestionOptions, parameter="question", helps=QUESTION_HELPS)
+@options(ExplainSettings, partial=True, group=INPUT)
+@options(shared.QuestionOptions, parameter="question", helps=QUESTION_HELPS, group="Prediction to explain")
 def explain(
     corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row for each token.")],
@@ -47,11 +48,11 @@ def explain(
     overwrite: shared.Overwrite = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Attribute the predictions for every text of a file: one row for each token, and totals by word.
+    """Attribute the predictions for every text of a file.
 
-    The target is the predicted class, unless an option selects another one. With --tags, and for SQuAD files with
-    --ask span, it is the tag or answer in the file. The totals are written to OUT.words.csv. Run the same command
-    again to resume.
+    The table has one row for each token; the totals by word are written to a second file that ends in .words.csv. The
+    target is the predicted class, unless an option selects another one. With --tags, and for SQuAD files with --ask
+    span, it is the tag or answer in the file. Run the same command again to resume.
     """
     from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT, OUTPUT
 from viz_app.cli.shared import input_folder, option, output_file
 from viz_app.cli.tables import print_table, write_csv
 
@@ -23,11 +24,17 @@ def find_heads(
     text: Annotated[str, typer.Argument(help="A text.")],
     query: Annotated[
         str,
-        option("The word that attends, or its position; where there are several, as in 'the at 7'.", "--from"),
+        option(
+            "The word that attends, or its position; where there are several, as in 'the at 7'.",
+            "--from",
+            metavar="WORD",
+        ),
     ],
-    key: Annotated[str, option("The word that it attends to, or its position.", "--to")],
-    pair: Annotated[str | None, option("A second text.")] = None,
-    mask: Annotated[list[int] | None, option("Mask this word, from zero; may be given again.", min=0)] = None,
+    key: Annotated[str, option("The word that it attends to, or its position.", "--to", metavar="WORD")],
+    pair: Annotated[str | None, option("A second text.", group=INPUT, metavar="TEXT")] = None,
+    mask: Annotated[
+        list[int] | None, option("Mask this word, from zero; may be given again.", group=INPUT, min=0)
+    ] = None,
     target: Annotated[
         str | None,
         option(f"Target of the effect: {shared.TARGET_FORMS}, or loss, all words of --mask. Default: the top guess."),
@@ -35,14 +42,15 @@ def find_heads(
     index: Annotated[
         Path | None, input_folder("A corpus index of the model: how often each head attends in the same way there.")
     ] = None,
-    top: Annotated[int, option("Heads that are printed.", min=1)] = 10,
+    top: Annotated[int, option("Heads that are printed.", group=OUTPUT, min=1)] = 10,
     out: Annotated[Path | None, output_file("All heads as .csv.")] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Find the heads that attend from one word to another, by attention weight.
+    """Find the heads that attend from one word to another.
 
-    Each has its percentile among all pairs of the text, and the effect of its ablation on the target, if there is one.
+    They are ranked by attention weight. Each has its percentile among all pairs of the text, and the effect of its
+    ablation on the target, if there is one.
     """
     shared.check_output(out, kinds=("csv",))
     import bert_core

@@ -32,7 +32,7 @@ QUESTION_HELPS = {
 
 
 @options(CorpusSettings, names={"mask_share": "mask_rate"}, partial=True)
-@options(shared.QuestionOptions, parameter="question", omit=("guess",), helps=QUESTION_HELPS)
+@options(shared.QuestionOptions, parameter="question", omit=("guess",), helps=QUESTION_HELPS, group="Loss")
 def heads(
     corpus: shared.FileOfTexts,
     out: Annotated[Path, output_file("The table, .csv or .parquet: one row for each head.")],
@@ -52,10 +52,10 @@ def heads(
     overwrite: shared.Overwrite = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Measure every head over a file: attention pattern, confidence, importance and ablation.
+    """Measure every head over a file.
 
-    The loss is that of masked tokens, unless an option selects another prediction. Run the same command again to
-    resume.
+    The table has the attention pattern, confidence, importance and ablation of each head. The loss is that of masked
+    tokens, unless an option selects another prediction. Run the same command again to resume.
     """
     from bert_core.studies.heads import heads_file, reading_note
 
@@ -93,7 +93,10 @@ def roles(
     min_count: Annotated[int, option("Minimum count of a relation; rarer ones are left out.", "--least", min=1)] = 20,
     device: shared.Device = "auto",
 ) -> None:
-    """Find the head that tracks each dependency relation of a treebank best, compared with the best fixed offset."""
+    """Find the head that tracks each syntactic relation best.
+
+    The baseline is the best fixed offset, such as the previous word.
+    """
     from bert_core.studies.relations import relations_csv, track_relations
     from bert_core.studies.texts import read_trees
 

@@ -10,6 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import OUTPUT, Command, Group
 from viz_app.cli.shared import file_argument, option
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("lesson_template.toml")
 
-app = typer.Typer(help="Write your own lessons for the page Lessons.", rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Write your own lessons for the page Lessons.", rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command, epilog="headlight lessons new my_lesson")
 def new(
     name: Annotated[str, typer.Argument(help="Name of the file without .toml, and of the lesson in addresses.")],
 ) -> None:
-    """Write a template: a complete lesson with comments."""
+    """Write a template, a complete lesson with comments."""
     from viz_app.lessons.parsing import NAME
 
     if not NAME.fullmatch(name):
@@ -38,15 +39,18 @@ def new(
     typer.echo(f"{file}: change it, then\n  headlight lessons check {file}\n  headlight app --lessons .")
 
 
-@app.command()
+@app.command(cls=Command, epilog="headlight lessons export follows --out follows.html")
 def export(
     name: Annotated[str, typer.Argument(help="Name of a bundled lesson, or a .toml file.")],
-    out: Annotated[Path, option("Output file, .html.")],
+    out: Annotated[Path, option("Output file, .html.", group=OUTPUT)],
     model: shared.ModelName = shared.DEFAULT_MODEL,
     lang: Annotated[str, option("Language: en or de.")] = "en",
     device: shared.Device = "auto",
 ) -> None:
-    """Export a lesson as one HTML page that works offline: the question, the reader's answer, and the result."""
+    """Export a lesson as one HTML page that works offline.
+
+    The page has the question, takes the reader's answer, and shows the result.
+    """
     from viz_app.lessons.parsing import lesson_of
     from viz_app.texts import LANGUAGES
 
@@ -80,13 +84,16 @@ def _file_lesson(file: Path, lang: str) -> Lesson:
     return lesson
 
 
-@app.command()
+@app.command(cls=Command, epilog="headlight lessons check my_lesson.toml")
 def check(
     files: Annotated[list[Path], file_argument("Lessons, .toml.")],
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Check lessons on a model: faults with their lines, correct answers, and the texts that students see."""
+    """Check lessons on a model.
+
+    Prints faults with their lines, the correct answers, and the texts that students see.
+    """
     from viz_app.lessons.parsing import line_of, parse_file, parse_translation, translation_files
     from viz_app.pages import PAGES
     from viz_app.shell.lesson_check import check_lesson

@@ -32,9 +32,10 @@ def neurons(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Measure the activations of MLP neurons over a file, with examples from every decile.
+    """Measure the activations of MLP neurons over a file.
 
-    The strongest tokens are compared with random ones. Run the same command again to resume.
+    Each neuron has examples from every decile of its activations. The strongest tokens are compared with random ones.
+    Run the same command again to resume.
     """
     from bert_core.studies.neurons import check_neuron_table, measure_neurons, write_examples, write_neuron_table
     from bert_core.studies.runner import exclusive_lock

@@ -21,6 +21,7 @@ def options(
     omit: Collection[str] = (),
     names: Mapping[str, str] | None = None,
     helps: Mapping[str, str] | None = None,
+    group: str | None = None,
     parameter: str = "settings",
     partial: bool = False,
 ) -> Callable[[Command], Command]:
@@ -30,18 +31,19 @@ def options(
     omit: fields that get no option and keep their default.
     names: field -> name of its option, where it is not that of the field.
     helps: field -> help text of an option of typer.
+    group: heading of these options in the help, of those that declare none.
     parameter: the parameter of the command that receives the settings.
     partial: pass a function that makes the settings, `functools.partial` of the class with the values of the options,
         for settings that the command completes.
     """
     if issubclass(settings_class, Settings):
         declared = {
-            name: _option_parameter((names or {}).get(name, name), field)
+            name: _option_parameter((names or {}).get(name, name), field, group)
             for name, field in options_of(settings_class).items()
         }
     else:
         fields = inspect.signature(settings_class, eval_str=True).parameters
-        declared = {name: _with_help(field, (helps or {}).get(name)) for name, field in fields.items()}
+        declared = {name: _with_help(field, (helps or {}).get(name), group) for name, field in fields.items()}
     declared = {name: field for name, field in declared.items() if name not in omit}
     make_settings: Callable[..., Any] = settings_class
 
@@ -67,7 +69,7 @@ def options(
     return decorate
 
 
-def _option_parameter(name: str, field: SettingsField) -> inspect.Parameter:
+def _option_parameter(name: str, field: SettingsField, group: str | None) -> inspect.Parameter:
     """Return the parameter of a field; a flag for a bool, which can be negated if it is on by default."""
     kind, default, option = field
     flag = f"--{name.replace('_', '-')}"
@@ -75,14 +77,18 @@ def _option_parameter(name: str, field: SettingsField) -> inspect.Parameter:
         flag += f"/--no-{name.replace('_', '-')}"
     metavar = "|".join(option.choices) or None
     limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum} if kind in (int, float) else {}
-    annotation: Any = Annotated[kind, typer.Option(flag, help=option.help, metavar=metavar, **limits)]  # type: ignore[valid-type, unused-ignore]
+    values: dict[str, Any] = {"help": option.help, "metavar": metavar, "rich_help_panel": group, **limits}
+    annotation: Any = Annotated[kind, typer.Option(flag, **values)]  # type: ignore[valid-type, unused-ignore]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _with_help(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter:
-    """Return a parameter with another help text, which can only be passed by name. help: None for its own."""
-    if help is not None:
-        option = copy(parameter.annotation.__metadata__[0])
-        option.help = help
-        parameter = parameter.replace(annotation=Annotated[parameter.annotation.__origin__, option])
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+def _with_help(parameter: inspect.Parameter, help: str | None, group: str | None) -> inspect.Parameter:
+    """Return a parameter with another help text, which can only be passed by name. help: None for its own.
+
+    group: for an option that declares none.
+    """
+    option = copy(parameter.annotation.__metadata__[0])
+    option.help = option.help if help is None else help
+    option.rich_help_panel = option.rich_help_panel or group
+    annotation: Any = Annotated[parameter.annotation.__origin__, option]
+    return parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)

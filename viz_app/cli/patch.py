@@ -12,6 +12,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT
 from viz_app.cli.shared import input_file, option, output_file
 from viz_app.cli.tables import text_table
 from viz_app.export import EFFECT_KINDS
@@ -30,29 +31,42 @@ def patch(
     text: Annotated[str, typer.Argument(help="The text, with [MASK] or --mask.")],
     source: Annotated[
         str | None,
-        typer.Argument(help="The source of the activations; words are aligned if the lengths differ."),
+        typer.Argument(
+            help="The source of the activations; words are aligned if the lengths differ.", metavar="SOURCE"
+        ),
     ] = None,
     word: Annotated[
-        str | None, option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.")
+        str | None, option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.", group="Target")
     ] = None,
     contrast: Annotated[
-        str | None, option("Contrast: the target is the logit of --word minus that of this word.", "--against")
+        str | None,
+        option(
+            "Contrast: the target is the logit of --word minus that of this word.",
+            "--against",
+            group="Target",
+            metavar="WORD",
+        ),
     ] = None,
     target: Annotated[
         str | None,
-        option(f"Target, instead of --word: {shared.TARGET_FORMS}, or loss (all words of --mask)."),
+        option(f"Target, instead of --word: {shared.TARGET_FORMS}, or loss (all words of --mask).", group="Target"),
     ] = None,
     mask: Annotated[
-        list[int] | None, option("Mask this word, numbered from 0 in TEXT, in both texts; repeatable.", min=0)
+        list[int] | None,
+        option("Mask this word, numbered from 0 in TEXT, in both texts; repeatable.", group=INPUT, min=0),
     ] = None,
-    pair: Annotated[str | None, option("Second sentence of both texts.")] = None,
+    pair: Annotated[str | None, option("Second sentence of both texts.", group=INPUT, metavar="TEXT")] = None,
     part_kind: Annotated[
         Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value", "neuron"],
         option("Patched activation: of a token at a depth or in a layer, of a head, or of neurons.", "--what"),
     ] = "state",
     noise: Annotated[
         float | None,
-        option("Instead of SOURCE: TEXT with noise, in standard deviations of the word embeddings.", metavar="SIZE"),
+        option(
+            "Instead of SOURCE: TEXT with noise, in standard deviations of the word embeddings.",
+            group=INPUT,
+            metavar="SIZE",
+        ),
     ] = None,
     mean_of: Annotated[
         Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one per line.")
@@ -74,9 +88,10 @@ def patch(
     out: Annotated[Path | None, output_file(f"Output file with all effects: {', '.join(EFFECT_KINDS)}.")] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Activation patching: replace activations of TEXT by those of SOURCE, and measure the change of the prediction.
+    """Patch activations of one text into another.
 
-    An effect of 0 is no change, and 1 is the prediction of SOURCE.
+    Activation patching replaces activations of TEXT by those of SOURCE, and measures the change of the prediction. An
+    effect of 0 is no change, and 1 is the prediction of SOURCE.
     """
     file_format = shared.check_output(out, kinds=EFFECT_KINDS)
     if [source is None, noise is None, mean_of is None].count(False) != 1:

@@ -10,6 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT, MODEL, OUTPUT
 from viz_app.cli.shared import column, input_file, option
 from viz_app.cli.tables import json_line, print_csv
 
@@ -28,14 +29,16 @@ def predict(
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts, with [MASK] for each word to predict.")
     ] = None,
     pair: Annotated[
-        str | None, option("Second sentence, or the context of a question. With --table: its column.")
+        str | None,
+        option("Second sentence, or the context of a question. With --table: its column.", group=INPUT, metavar="TEXT"),
     ] = None,
     choice: Annotated[
         list[str] | None,
-        option("Answer option, repeatable. With --table: its column."),
+        option("Answer option, repeatable. With --table: its column.", group=INPUT, metavar="TEXT"),
     ] = None,
     head: Annotated[
-        list[str] | None, option("Task head of the model, repeatable; by default all trained ones.", metavar="NAME")
+        list[str] | None,
+        option("Task head of the model, repeatable; by default all trained ones.", group=MODEL, metavar="NAME"),
     ] = None,
     table: Annotated[Path | None, input_file("A table of texts, or a .json file of questions in SQuAD's form.")] = None,
     text: shared.TextColumn = None,
@@ -43,17 +46,20 @@ def predict(
         str | None, column("The column of the correct option: its number from 0, or the name of its column.")
     ] = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    top_k: Annotated[int, option("Number of tokens for each [MASK], of classes or of answers.", min=1)] = 5,
+    top_k: Annotated[
+        int, option("Number of tokens for each [MASK], of classes or of answers.", group=OUTPUT, min=1)
+    ] = 5,
     as_json: Annotated[
-        bool, option("Print one JSON object for each text, with the rows of each task head.", "--json")
+        bool, option("Print one JSON object for each text, with the rows of each task head.", "--json", group=OUTPUT)
     ] = False,
     cut: shared.Cuts = "",
     device: shared.Device = "auto",
 ) -> None:
-    """Print the predictions of all trained task heads: masked words, next sentence, classes, tags, answers.
+    """Predict masked words, next sentences, classes or tags.
 
-    With --choice, print the probability of each answer option. With --table and --text, print the predictions of one
-    head for every row as CSV; for a file in SQuAD's form, print exact match and F1.
+    Prints the predictions of all trained task heads of the model. With --choice, print the probability of each answer
+    option. With --table and --text, print the predictions of one head for every row as CSV; for a file in SQuAD's form,
+    print exact match and F1.
     """
     if choice and (set(head or ()) - {"chooser"} or pair or cut):
         raise Refused("--choice asks the head chooser about several second texts: leave --head, --pair and --cut out")

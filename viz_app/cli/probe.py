@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from bert_core.studies.settings import ProbeSettings
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT
 from viz_app.cli.options import options
 from viz_app.cli.shared import file_argument, option, output_file
 from viz_app.cli.tables import print_table, write_json
@@ -35,7 +36,9 @@ def probe(
     label: Annotated[
         str,
         option(
-            "upos, relation or a feature such as number; in a table, a column; in CoNLL, its number.", metavar="LABEL"
+            "upos, relation or a feature such as number; in a table, a column; in CoNLL, its number.",
+            group=INPUT,
+            metavar="LABEL",
         ),
     ],
     out: Annotated[Path, output_file("The table, .csv or .json: one row for each depth and seed.")],
@@ -46,7 +49,7 @@ def probe(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Train linear probes for a label of words at each depth, with baselines.
+    """Train linear probes for a label of words at each depth.
 
     The baselines are the majority class, the word type, and a control task with random labels. Run the same command
     again to resume.

@@ -11,7 +11,8 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
-from viz_app.cli.shared import input_file, option, output_file
+from viz_app.cli.help import INPUT
+from viz_app.cli.shared import input_file, option, output_file, output_folder
 
 if TYPE_CHECKING:
     from bert_core.loading import LoadedModel
@@ -23,7 +24,7 @@ MAX_PRINTED = 8  # heads
 
 
 def profile(
-    index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `headlight index` made.")],
     out: Annotated[
         Path, output_file("Output file: .json or .json.gz, which the page Profiles opens; .csv or .parquet.")
     ],
@@ -38,16 +39,21 @@ def profile(
     ] = 0,
     examples: Annotated[int, option("Number of example sentences from each decile.", "--each", min=1, max=100)] = 3,
     seed: Annotated[int, option("Random seed of examples and neurons.", min=0)] = 0,
-    pages: Annotated[Path | None, option("Folder for an HTML page of each profile.", file_okay=False)] = None,
+    pages: Annotated[Path | None, output_folder("Folder for an HTML page of each profile.")] = None,
     table: Annotated[Path | None, input_file("A table of `headlight heads` with the ablation of each head.")] = None,
-    table_source: Annotated[str, option("Text of that table and its licence, shown with it.")] = "",
-    source: Annotated[str, option("Source of the corpus and its licence, shown with the sentences.")] = "",
+    table_source: Annotated[
+        str, option("Text of that table and its licence, shown with it.", group=INPUT, metavar="TEXT")
+    ] = "",
+    source: Annotated[
+        str, option("Source of the corpus and its licence, shown with the sentences.", group=INPUT, metavar="TEXT")
+    ] = "",
     device: shared.Device = "auto",
 ) -> None:
-    """Profile heads, tokens and neurons over a corpus, compared with a random baseline.
+    """Profile heads, tokens and neurons over a corpus.
 
-    Heads: attended tokens, example sentences, similar heads, and ablation. Tokens: positions, and similarity of their
-    hidden states. Neurons: the tokens with the largest activations.
+    Each profile is compared with a random baseline. Heads: attended tokens, example sentences, similar heads, and
+    ablation. Tokens: positions, and similarity of their hidden states. Neurons: the tokens with the largest
+    activations.
     """
     from bert_core.studies.head_profiles import head_profiles
     from bert_core.studies.head_tables import read_table

@@ -10,6 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import OUTPUT
 from viz_app.cli.shared import input_file, option, output_file
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 
 def prune(
-    out: Annotated[Path, option("The new model: a folder or a .zip file.")],
+    out: Annotated[Path, option("The new model: a folder or a .zip file.", group=OUTPUT, metavar="PATH")],
     heads: Annotated[str, option("Heads to remove: layer.head from 0, such as 0.3,2.11; 4.* is a layer.")] = "",
     neurons: Annotated[
         str, option("Neurons to remove: layer.neuron from 0, such as 0.3,2.100-199; 4.* is a layer.")
@@ -28,12 +29,15 @@ def prune(
     share: Annotated[float, option("Share of the plan to carry out.", min=0.0, max=1.0)] = 0.3,
     full_shape: Annotated[
         bool,
-        option("Keep the original shapes, filled with zeros, for other libraries.", "--full-shape"),
+        option("Keep the original shapes, filled with zeros, for other libraries.", "--full-shape", group=OUTPUT),
     ] = False,
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "cpu",
 ) -> None:
-    """Write a new model without some heads, neurons or layers; the original is not changed."""
+    """Write a model without some heads, neurons or layers.
+
+    The original model is not changed.
+    """
     import bert_core
     from bert_core.pruning import prune_parts
     from bert_core.run.losses import existing_parts
@@ -99,10 +103,11 @@ def prune_curve(
     column: shared.TextColumn = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Measure loss, accuracies, size and speed as more heads, neurons or layers are pruned, in several orders.
+    """Measure loss, size and speed as a model is pruned.
 
-    Every point is a model that was really pruned. Run the same command again to resume. Each order is saved next to
-    the CSV as a plan for `headlight prune --plan`.
+    The curve has loss, accuracies, size and speed, in several orders of pruning. Every point is a model that was really
+    pruned. Run the same command again to resume. Each order is saved next to the CSV as a plan for `headlight prune
+    --plan`.
     """
     from bert_core.analysis.pruning import removable_head_count
     from bert_core.run.losses import existing_parts

@@ -9,6 +9,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
+from viz_app.cli.help import OUTPUT
 from viz_app.cli.shared import input_file, option
 from viz_app.cli.tables import print_csv
 
@@ -25,12 +26,13 @@ def score(
     within_word: Annotated[
         bool, option("Also mask the later tokens of the same word; better for rare words.", "--within-word")
     ] = False,
-    pieces: Annotated[bool, option("Also print the log-probability of every token.", "--pieces")] = False,
+    pieces: Annotated[bool, option("Also print the log-probability of every token.", "--pieces", group=OUTPUT)] = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Compute the pseudo-log-likelihood of each sentence in nats, and its perplexity per token.
+    """Compute the pseudo-log-likelihood of sentences.
 
-    With --pairs, print the scores of two sentences per line, and their difference.
+    Prints the score of each sentence in nats, and its perplexity per token. With --pairs, print the scores of two
+    sentences per line, and their difference.
     """
     import bert_core
 

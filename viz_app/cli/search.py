@@ -13,8 +13,9 @@ import typer
 from bert_core.refused import Refused
 from bert_core.studies.settings import IndexSettings
 from viz_app.cli import shared
+from viz_app.cli.help import MODEL, OUTPUT, RUN
 from viz_app.cli.options import options
-from viz_app.cli.shared import file_argument, option, output_file
+from viz_app.cli.shared import file_argument, option, output_file, output_folder
 from viz_app.cli.tables import write_csv, write_json
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -36,7 +37,7 @@ def index(
         ),
     ] = None,
     *,
-    out: Annotated[Path, option("The folder of the index; an existing index is extended.", file_okay=False)],
+    out: Annotated[Path, output_folder("The folder of the index; an existing index is extended.")],
     settings: Any,
     layers: Annotated[str, option("Layers, comma-separated, whose heads and outputs are kept; or all.")] = "all",
     remove: Annotated[str | None, option("Remove a file from the index, by its name.", metavar="NAME")] = None,
@@ -45,9 +46,10 @@ def index(
     engine: shared.Engine = "local",
     device: shared.Device = "auto",
 ) -> None:
-    """Build a corpus index: hidden states, head outputs and strongest keys of every token.
+    """Build a corpus index.
 
-    Run the same command again to resume. Another file is added to the index.
+    The index has hidden states, head outputs and strongest keys of every token. Run the same command again to resume.
+    Another file is added to the index.
     """
     from bert_core.studies.index import incomplete_note, index_file, read_contents, remove_from_index
     from bert_core.studies.runner import exclusive_lock
@@ -98,7 +100,9 @@ def search(
     ] = None,
     alike: Annotated[
         Literal["output", "pattern", "brings", "looks"],
-        option("Similarity of heads: output, or attention pattern (formerly brings and looks)."),
+        option(
+            "Similarity of heads: output, or attention pattern (formerly brings and looks).", metavar="output|pattern"
+        ),
     ] = "output",
     phrase: Annotated[
         str, option("Several tokens: mean, tokens similar to their mean; each, sentences with a match of each.")
@@ -111,13 +115,16 @@ def search(
             "--where",
         ),
     ] = None,
-    top: Annotated[int, option("Number of matches.", min=1)] = 20,
+    top: Annotated[int, option("Number of matches.", group=OUTPUT, min=1)] = 20,
     out: Annotated[Path | None, output_file("Output file of the matches, .csv or .json.")] = None,
-    model: Annotated[str | None, option("The model of the index, if it has moved.")] = None,
-    engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
+    model: Annotated[str | None, option("The model of the index, if it has moved.", group=MODEL)] = None,
+    engine: Annotated[str, option("local, or ray: on a Ray cluster whose machines see INDEX.", group=RUN)] = "local",
     device: shared.Device = "auto",
 ) -> None:
-    """Find corpus tokens with similar hidden states, head outputs or attention patterns."""
+    """Find similar tokens in a corpus index.
+
+    The matches are tokens with similar hidden states, head outputs or attention patterns.
+    """
     from bert_core.studies.index_reader import open_index
     from bert_core.studies.search import search as search_index
 

@@ -14,12 +14,14 @@ from typing import Annotated
 import typer
 
 from bert_core.refused import Refused
+from viz_app.cli.help import INPUT
 from viz_app.cli.shared import Device, input_folder, note, option
 
 # glibc returns large blocks to the system after every step and then maps them again, unless these settings prevent it.
 # It reads them when a process starts, so they are set for the process that the command starts, or starts again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 
+SERVER = "Server"  # group of options
 CLASS = "HEADLIGHT_CLASS"  # environment variable with the teacher's code, for the server process
 
 
@@ -43,36 +45,47 @@ def list_models() -> None:
 
 def open_app(
     models: Annotated[
-        list[str] | None, option("Another model to offer, repeatable.", "--models", metavar="NAME_OR_DIR")
+        list[str] | None, option("Another model to offer, repeatable.", "--models", group=INPUT, metavar="MODEL")
     ] = None,
-    more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="Further models.")] = None,
+    more_models: Annotated[list[str] | None, typer.Argument(metavar="MODEL", help="Further models.")] = None,
     tables: Annotated[Path | None, input_folder("Folder of tables of `headlight heads`, for Head roles.")] = None,
     index: Annotated[Path | None, input_folder("Folder of `headlight index`, for Corpus search.")] = None,
     lessons: Annotated[Path | None, input_folder("Folder of your own lessons, for Lessons.")] = None,
     device: Device = "auto",
-    port: Annotated[int | None, option("Port; by default 8501 or the next free one.", min=1, max=65535)] = None,
-    address: Annotated[str, option("Address to bind; any other than localhost makes the server public.")] = "localhost",
-    shared: Annotated[bool, option("Public server on localhost, behind a reverse proxy.", "--shared")] = False,
-    host: Annotated[list[str] | None, option("Allowed host name, repeatable; by default any.", metavar="NAME")] = None,
-    base_path: Annotated[str, option("Path prefix of the app behind a proxy.", metavar="PATH")] = "",
+    port: Annotated[
+        int | None, option("Port; by default 8501 or the next free one.", group=SERVER, min=1, max=65535)
+    ] = None,
+    address: Annotated[
+        str, option("Address to bind; any other than localhost makes the server public.", group=SERVER)
+    ] = "localhost",
+    shared: Annotated[
+        bool, option("Public server on localhost, behind a reverse proxy.", "--shared", group=SERVER)
+    ] = False,
+    host: Annotated[
+        list[str] | None, option("Allowed host name, repeatable; by default any.", group=SERVER, metavar="NAME")
+    ] = None,
+    base_path: Annotated[str, option("Path prefix of the app behind a proxy.", group=SERVER, metavar="PATH")] = "",
     embed_in: Annotated[
         list[str] | None,
-        option("Site whose pages may embed the app, repeatable.", metavar="ORIGIN"),
+        option("Site whose pages may embed the app, repeatable.", group=SERVER, metavar="ORIGIN"),
     ] = None,
     metrics: Annotated[int | None, option("Deprecated: without effect.", min=1, max=65535, hidden=True)] = None,
-    for_class: Annotated[bool, option("Class mode: prints the teacher's code in this terminal.", "--class")] = False,
+    for_class: Annotated[
+        bool, option("Class mode: prints the teacher's code in this terminal.", "--class", group=SERVER)
+    ] = False,
     memory: Annotated[
         float | None,
         option(
             "Memory limit; by default 2 GB above Python and the models, at most 60% of the memory.",
+            group="Memory",
             metavar="GB",
         ),
     ] = None,
     model_memory: Annotated[
-        float | None, option("Memory limit of the models; by default half of --memory.", metavar="GB")
+        float | None, option("Memory limit of the models; by default half of --memory.", group="Memory", metavar="GB")
     ] = None,
 ) -> None:
-    """Serve the app to a browser."""
+    """Start the app in the browser."""
     model_names = [*(models or []), *(more_models or [])]
     for name in model_names:
         _check_model_name(name)

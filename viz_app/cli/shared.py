@@ -18,6 +18,7 @@ from bert_core.refused import Refused
 from bert_core.run import MAX_REFERENCES
 from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, target_questions, text_form
 from bert_core.unknown_tokens import current_counts
+from viz_app.cli.help import INPUT, MODEL, OUTPUT, RUN
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -38,45 +39,55 @@ _QUESTION_NAMES = "; ".join(
 )
 
 
-def option(help: str, *names: str, **values: Any) -> Any:
-    """Return an option of typer. names: of the option, if it is not named like its parameter; a bool needs one."""
-    return typer.Option(*names, help=help, **values)
+def option(help: str, *names: str, group: str | None = None, **values: Any) -> Any:
+    """Return an option of typer.
+
+    names: of the option, if it is not named like its parameter; a bool needs one. group: its heading in the help.
+    """
+    return typer.Option(*names, help=help, rich_help_panel=group, **values)
 
 
 def input_file(help: str) -> Any:
     """Return an option for an existing file."""
-    return option(help, exists=True, dir_okay=False)
+    return option(help, group=INPUT, exists=True, dir_okay=False)
 
 
 def file_argument(help: str) -> Any:
     """Return an argument for an existing file."""
-    return typer.Argument(exists=True, dir_okay=False, help=help)
+    return typer.Argument(exists=True, dir_okay=False, help=help, metavar="FILE")
 
 
 def input_folder(help: str) -> Any:
     """Return an option for an existing folder."""
-    return option(help, exists=True, file_okay=False)
+    return option(help, group=INPUT, exists=True, file_okay=False)
 
 
 def output_file(help: str) -> Any:
     """Return an option for a file that is written."""
-    return option(help, dir_okay=False)
+    return option(help, group=OUTPUT, dir_okay=False)
 
 
-def column(help: str, *names: str) -> Any:
+def output_folder(help: str) -> Any:
+    """Return an option for a folder that is written."""
+    return option(help, group=OUTPUT, file_okay=False)
+
+
+def column(help: str, *names: str, group: str | None = INPUT) -> Any:
     """Return an option for the name of a column of a table."""
-    return option(help, *names, metavar="COLUMN")
+    return option(help, *names, group=group, metavar="COLUMN")
 
 
-ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
+MODEL_HELP = "A bundled model, a checkpoint folder, or a hub id."
+ModelName = Annotated[str, option(MODEL_HELP, group=MODEL)]
 DEFAULT_MODEL = "headlight-mini"
-Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[str, option("Device: auto, cpu, cuda, cuda:1 or mps.", group=MODEL)]
 Cuts = Annotated[
     str,
-    typer.Option(
-        metavar="CUTS",
-        help="Attention edges to block, as in an address: 2.3:q4>k7,8:r blocks tokens 7 and 8 for token 4 in L2 H3. "
+    option(
+        "Attention edges to block, as in an address: 2.3:q4>k7,8:r blocks tokens 7 and 8 for token 4 in L2 H3. "
         "r renormalises the rest of the row, x leaves it unchanged. all:q4>k7:r is for all layers. Separate with _.",
+        group=MODEL,
+        metavar="CUTS",
     ),
 ]
 FileOfTexts = Annotated[
@@ -92,11 +103,9 @@ TextFile = Annotated[
 ]
 TextColumn = Annotated[str | None, column("The column of the texts in a table.", "--text")]
 PairColumn = Annotated[str | None, column("The column of second texts.", "--pair")]
-QuestionName = Annotated[
-    str | None, typer.Option("--ask", metavar="KIND", help=f"Use another task head: {_QUESTION_NAMES}")
-]
-Engine = Annotated[str, typer.Option(help="local, or ray for a Ray cluster.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite a result of other settings or another file.")]
+QuestionName = Annotated[str | None, option(f"Use another task head: {_QUESTION_NAMES}.", "--ask", metavar="KIND")]
+Engine = Annotated[str, option("local, or ray for a Ray cluster.", group=RUN)]
+Overwrite = Annotated[bool, option("Overwrite a result of other settings or another file.", "--overwrite", group=RUN)]
 
 
 @dataclass(frozen=True)
@@ -110,8 +119,8 @@ class QuestionOptions:
 
     text: TextColumn = None
     pair: PairColumn = None
-    label: Annotated[str | None, column("")] = None
-    answer: Annotated[str | None, column("")] = None
+    label: Annotated[str | None, column("", group=None)] = None
+    answer: Annotated[str | None, column("", group=None)] = None
     word: Annotated[str, option("")] = ""
     guess: Annotated[bool, option("", "--guess")] = False
     is_next: Annotated[bool, option("", "--follows")] = False

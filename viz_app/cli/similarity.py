@@ -33,9 +33,9 @@ def similarity(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Compute the cosine of two sentence vectors, and its parts by pairs of tokens.
+    """Compute the cosine of two sentence vectors.
 
-    With --pairs, print the cosine of every row of a table as CSV.
+    Prints the cosine, and its parts by pairs of tokens. With --pairs, print the cosine of every row of a table as CSV.
     """
     from bert_core.studies.files import identify
     from bert_core.studies.texts import missing_columns_message

@@ -26,14 +26,18 @@ def faithfulness(
     ] = None,
     kinds: Annotated[
         str,
-        option("Kinds of targets: content, function, nsp; tag, span, replaced or similarity.", metavar="KIND,KIND"),
+        option(
+            "Kinds of targets: content, function, nsp; tag, span, replaced or similarity.",
+            group="Targets",
+            metavar="KIND,KIND",
+        ),
     ] = ",".join(StudySettings.kinds),
-    lengths: Annotated[str, option("Range of the number of tokens of a sentence.")] = "{}:{}".format(
-        *StudySettings.lengths
-    ),
-    pair_lengths: Annotated[str, option("Range of the number of tokens of a pair.")] = "{}:{}".format(
-        *StudySettings.pair_lengths
-    ),
+    lengths: Annotated[
+        str, option("Range of the number of tokens of a sentence.", group="Targets", metavar="N:N")
+    ] = "{}:{}".format(*StudySettings.lengths),
+    pair_lengths: Annotated[
+        str, option("Range of the number of tokens of a pair.", group="Targets", metavar="N:N")
+    ] = "{}:{}".format(*StudySettings.pair_lengths),
     pieces: Annotated[bool, option("Mask single tokens instead of whole words.", "--pieces")] = False,
     plot: Annotated[Path | None, output_file("Figure of the results, .png, .svg or .pdf.")] = None,
     scores: Annotated[
@@ -45,10 +49,11 @@ def faithfulness(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Evaluate the faithfulness of attribution methods on a text file, compared with random rankings.
+    """Evaluate the faithfulness of attribution methods.
 
-    With --scores, texts and targets are those of a file of scores, which are evaluated together with the methods. Run
-    the same command again to resume. Prints a summary in Markdown.
+    The tokens that a method ranks first are masked, and the effect is compared with random rankings. With --scores,
+    texts and targets are those of a file of scores, which are evaluated together with the methods. Run the same command
+    again to resume. Prints a summary in Markdown.
     """
     from bert_core.studies.external_scores import judge_scores
     from bert_core.studies.faithfulness import judge_file, summarise_methods, summary_markdown

@@ -22,20 +22,23 @@ from bert_core.training.settings import (
     PretrainSettings,
 )
 from viz_app.cli import shared
+from viz_app.cli.help import INPUT, MODEL, OUTPUT, RUN
 from viz_app.cli.options import options
-from viz_app.cli.shared import column, file_argument, input_file, option, output_file
+from viz_app.cli.shared import column, file_argument, input_file, option, output_file, output_folder
 from viz_app.cli.tables import print_table, text_table
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.training.measures import Measures
 
-RunFolder = Annotated[Path, option("Folder of checkpoints, log and model.", file_okay=False)]
-Cache = Annotated[Path | None, option("Folder of tokenized texts; by default FOLDER/corpus.", file_okay=False)]
-SaveInterval = Annotated[float, option("Seconds between checkpoints.", min=0.0)]
+RunFolder = Annotated[Path, output_folder("Folder of checkpoints, log and model.")]
+Cache = Annotated[
+    Path | None, option("Folder of tokenized texts; by default FOLDER/corpus.", group=RUN, file_okay=False)
+]
+SaveInterval = Annotated[float, option("Seconds between checkpoints.", group=RUN, min=0.0)]
 
 
-@options(PretrainSettings, partial=True)
-@options(Mix, parameter="mix")
+@options(PretrainSettings, partial=True, group="Training")
+@options(Mix, parameter="mix", group="Examples")
 def pretrain(
     train: shared.TextFile,
     folder: RunFolder,
@@ -46,20 +49,24 @@ def pretrain(
     start: Annotated[
         str,
         # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
-        option("minilm, a bundled model, or a checkpoint folder.", "--init", "--start"),
+        option("minilm, a bundled model, or a checkpoint folder.", "--init", "--start", group=MODEL, metavar="MODEL"),
     ] = "minilm",
     lengths: Annotated[
-        str, option("Share of batches of each length, in tokens.")
+        str, option("Share of batches of each length, in tokens.", group="Examples")
     ] = "32:0.15,64:0.3,128:0.45,256:0.05,512:0.05",
-    mask_rate: Annotated[float, option("Share of tokens to predict.", min=0.01, max=0.9)] = 0.2,
-    whole_words: Annotated[bool, option("Mask whole words instead of single tokens.", "--whole-words")] = False,
-    dropout: Annotated[float, option("Dropout of hidden states and attention.", min=0.0, max=0.9)] = 0.0,
+    mask_rate: Annotated[float, option("Share of tokens to predict.", group="Examples", min=0.01, max=0.9)] = 0.2,
+    whole_words: Annotated[
+        bool, option("Mask whole words instead of single tokens.", "--whole-words", group="Examples")
+    ] = False,
+    dropout: Annotated[
+        float, option("Dropout of hidden states and attention.", group="Training", min=0.0, max=0.9)
+    ] = 0.0,
     save_every: SaveInterval = 300.0,
-    evaluate_every: Annotated[int, option("Steps between held-out evaluations.", min=1)] = 500,
+    evaluate_every: Annotated[int, option("Steps between held-out evaluations.", group=RUN, min=1)] = 500,
     cache: Cache = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Train on the texts of a file: masked words and next sentences.
+    """Train on texts: masked words and next sentences.
 
     Run the same command again to resume.
 
@@ -83,17 +90,17 @@ def pretrain(
     )
 
 
-@options(FinetuneSettings, partial=True)
-@options(AnswerSettings, omit=options_of(FinetuneSettings), parameter="answer_settings", partial=True)
+@options(FinetuneSettings, partial=True, group="Training")
+@options(AnswerSettings, omit=options_of(FinetuneSettings), parameter="answer_settings", partial=True, group=INPUT)
 def finetune(
     train: Annotated[
         Path,
         file_argument(
-            "A table of a text and its class a row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); or "
-            "questions, .json as SQuAD's."
+            "A table with a text and its class in each row (.csv, .tsv, .jsonl, .json); words with tags, CoNLL(-U); "
+            "or questions in SQuAD's form, .json."
         ),
     ],
-    folder: Annotated[Path, option("Folder of the model and its log.", file_okay=False)],
+    folder: Annotated[Path, output_folder("Folder of the model and its log.")],
     settings: Any,
     answer_settings: Any,
     text: shared.TextColumn = None,
@@ -101,26 +108,29 @@ def finetune(
         str | None, column("The column of the classes; in CoNLL its number (default: last); in CoNLL-U upos.")
     ] = None,
     pair: Annotated[str | None, column("The column of second texts.")] = None,
-    word: Annotated[int, option("In CoNLL: the number of the column of words.", min=1)] = 1,
+    word: Annotated[int, option("In CoNLL: the number of the column of words.", group=INPUT, min=1)] = 1,
     held_out: Annotated[
-        str, option("A file, or the share of the data that is held out.", metavar="FILE_OR_SHARE")
+        str, option("A file, or the share of the data that is held out.", group=INPUT, metavar="FILE_OR_SHARE")
     ] = "0.1",
     start: Annotated[
-        str, option("A bundled model, a checkpoint folder, or a hub id.", "--init", "--start")
+        str, option(shared.MODEL_HELP, "--init", "--start", group=MODEL, metavar="MODEL")
     ] = shared.DEFAULT_MODEL,
     max_length: Annotated[
-        int | None, option("Maximum number of tokens: by default 128, of a question with its context 384.", min=5)
+        int | None,
+        option("Maximum number of tokens: by default 128, of a question with its context 384.", group=INPUT, min=5),
     ] = None,
     skip_broken: Annotated[
-        bool, option("Leave out questions whose answer is not in the context.", "--skip-broken")
+        bool, option("Leave out questions whose answer is not in the context.", "--skip-broken", group=INPUT)
     ] = False,
-    keep: Annotated[int, option("Number of checkpoints to keep in FOLDER/steps, evenly spaced.", min=0, max=100)] = 0,
+    keep: Annotated[
+        int, option("Number of checkpoints to keep in FOLDER/steps, evenly spaced.", group=OUTPUT, min=0, max=100)
+    ] = 0,
     device: shared.Device = "auto",
 ) -> None:
-    """Fine-tune a model on classes of texts, tags of words, or answers to questions.
+    """Fine-tune a model on classes, tags or answers.
 
-    The weights with the best held-out score are kept; open them with `headlight app --models FOLDER`. Run the same
-    command again to resume.
+    The file has classes of texts, tags of words, or answers to questions. The weights with the best held-out score are
+    kept; open them with `headlight app --models FOLDER`. Run the same command again to resume.
     """
     from bert_core.studies.files import Format, identify
     from bert_core.studies.texts import missing_columns_message
@@ -148,25 +158,34 @@ def finetune(
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
+    model: Annotated[str, typer.Argument(help=shared.MODEL_HELP)],
     held_out: shared.TextFile,
     more_texts: Annotated[
-        list[str] | None, option("Another kind of held-out text, repeatable.", "--also", metavar="KIND=FILE")
+        list[str] | None,
+        option("Another kind of held-out text, repeatable.", "--also", group=INPUT, metavar="KIND=FILE"),
     ] = None,
     text_column: shared.TextColumn = None,
     train: Annotated[Path | None, input_file("The training text, to report its overlap with the questions.")] = None,
-    cache: Annotated[Path | None, option("Folder of tokenized texts; by default none.", file_okay=False)] = None,
+    cache: Annotated[
+        Path | None, option("Folder of tokenized texts; by default none.", group=RUN, file_okay=False)
+    ] = None,
     out: Annotated[Path | None, output_file("Output file with all results, .json.")] = None,
     picture: Annotated[Path | None, output_file("Figure of the calibration, .svg.")] = None,
     keep_temperature: Annotated[
-        bool, option("Store the temperature in the model's folder, for calibrated confidence.", "--keep-temperature")
+        bool,
+        option(
+            "Store the temperature in the model's folder, for calibrated confidence.",
+            "--keep-temperature",
+            group=OUTPUT,
+        ),
     ] = False,
     batches: Annotated[int, option("Number of batches of about 4,096 tokens for each result.", min=1)] = 100,
     device: shared.Device = "auto",
 ) -> None:
-    """Evaluate a model: masked tokens, next sentences, facts, agreement, repeated words and calibration.
+    """Evaluate a model on held-out text and on facts.
 
-    15% of the tokens are predicted, replaced by [MASK], a random token or themselves (80/10/10), and by [MASK] alone.
+    Prints the accuracy for masked tokens, next sentences, facts, agreement and repeated words, and the calibration. 15%
+    of the tokens are predicted, replaced by [MASK], a random token or themselves (80/10/10), and by [MASK] alone.
     Unrelated second sentences come from any other document, and (near) from one of the same kind.
     """
     from bert_core.calibration import write_temperature
@@ -261,10 +280,10 @@ def _share(count: int, total: int) -> str:
     return f"{count} of {total} ({count / total:.1%}, 95% interval {low:.1%} to {high:.1%})"
 
 
-@options(LensSettings)
+@options(LensSettings, group="Training")
 def tune_lens(
     text: shared.TextFile,
-    folder: Annotated[Path, option("Folder of checkpoints, log and translators.", file_okay=False)],
+    folder: Annotated[Path, output_folder("Folder of checkpoints, log and translators.")],
     settings: LensSettings,
     held_out: Annotated[Path | None, input_file("Held-out text.")] = None,
     text_column: shared.TextColumn = None,
@@ -273,9 +292,10 @@ def tune_lens(
     cache: Cache = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Train a tuned lens: one affine map for each layer, so that the MLM head can read every layer.
+    """Train a tuned lens.
 
-    The model is not changed. Put the file into the model's folder to use it on the page Layers & logit lens.
+    The lens is one affine map for each layer, so that the MLM head can read every layer. The model is not changed. Put
+    the file into the model's folder to use it on the page Layers & logit lens.
     """
     from bert_core.training.lens import tune_lens as tune
 
@@ -291,17 +311,17 @@ def tune_lens(
     )
 
 
-@options(CaptionerSettings)
+@options(CaptionerSettings, group="Training")
 def train_captioner(
     folder: RunFolder,
     settings: CaptionerSettings,
     save_every: SaveInterval = 120.0,
-    evaluate_every: Annotated[int, option("Steps between evaluations on held-out scenes.", min=1)] = 500,
+    evaluate_every: Annotated[int, option("Steps between evaluations on held-out scenes.", group=RUN, min=1)] = 500,
     device: shared.Device = "auto",
 ) -> None:
-    """Train an image captioner on generated scenes; no data is needed.
+    """Train an image captioner on generated scenes.
 
-    Run the same command again to resume.
+    No data is needed. Run the same command again to resume.
     """
     from bert_core.loading import best_device
     from bert_core.scenes import VOCABULARY
@@ -323,7 +343,10 @@ def evaluate_captioner(
     scenes: Annotated[int, option("Number of scenes as in training, and of held-out scenes.", min=1)] = 2000,
     device: shared.Device = "auto",
 ) -> None:
-    """Measure how many captions are correct, on scenes as in training and on unseen combinations."""
+    """Measure how many captions of scenes are correct.
+
+    The scenes are as in training, or have combinations that are not in the training data.
+    """
     from bert_core.training.captioner import evaluate_captioner as evaluate_scenes
     from bert_core.vision import load_captioner
 

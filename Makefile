@@ -67,7 +67,7 @@ notebook: $(DEV_INSTALLED)
 bench: $(REFERENCES_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done
 
-# Every figure of docs/results/heads.md, pruning.md, methods.md, the tuned lens, the examples and the profiles, from the bundled weights.
+# Every figure of docs/results/heads.md and pruning.md, methods.md, the tuned lens, the examples and the profiles, from the bundled weights.
 # TEXTS names the folder with the texts; hours, and it goes on where it stopped. ARGS="--only worth,roles" for some.
 model-docs: $(DEV_INSTALLED)
 	@test -n "$(TEXTS)" || { echo "say where the texts are: make model-docs TEXTS=folder" >&2; exit 1; }

@@ -13,7 +13,7 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.parsing import FOLDER, NAME, OWN_LESSONS, folder_faults, lessons, line_of, parse_file
 from viz_app.moved_pages import MOVED_PAGES
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "tutorials" / "write-a-lesson.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -177,13 +177,16 @@ def test_files_that_are_no_lessons_are_said_and_do_no_harm(folder: Path) -> None
 
 
 def test_the_guide_names_every_check_with_its_figures() -> None:
-    """What it lists is what there is, and what it tells to type is there."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", GUIDE, re.MULTILINE))
+    """The reference lists the checks that there are, and each command of the tutorial exists."""
+    guide, reference = (
+        (DOCS / name).read_text("utf-8") for name in ("tutorials/write-a-lesson.md", "reference/lesson-checks.md")
+    )
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", reference, re.MULTILINE))
     assert rows.keys() == CHECKS.keys()
     for name, check in CHECKS.items():
         _, *cells = rows[name].split(" | ")
         parts = (check.answers, check.words, check.numbers, check.bars)
         assert cells == [", ".join(part) or "-" for part in parts], name
-    for command in re.findall(r"^\d\. .*?`headlight (.*?)`", GUIDE, re.MULTILINE):
+    for command in re.findall(r"^\d\. .*?`headlight (.*?)`", guide, re.MULTILINE):
         assert command.split()[0] in ("lessons", "app"), command
     assert NAME.fullmatch("my_lesson") and parse_file(FOLDER / "both_sides.toml")[1] == []

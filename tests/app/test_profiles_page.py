@@ -97,19 +97,19 @@ def test_the_bundled_profiles_are_of_the_bundled_model() -> None:
 
 
 def test_the_guide_says_what_the_bundled_profiles_say() -> None:
-    """Every figure of docs/how-to/search-a-corpus.md about them is counted again."""
+    """Every figure of docs/how-to/profiles.md about them is counted again."""
     found, guide = (
         read_profiles(BUNDLED),
-        (ASSETS.parents[1] / "docs" / "how-to" / "search-a-corpus.md").read_text(encoding="utf-8"),
+        (ASSETS.parents[1] / "docs" / "how-to" / "profiles.md").read_text(encoding="utf-8"),
     )
     like = {depth: (own, chance) for depth, own, chance in found.find_token("like").likeness}
     beyond = [max(bar.share - bar.chance for bars in one.bars.values() for bar in bars) for one in found.neurons]
     clear = sum(by >= 0.05 for by in beyond)
     assert f"*like* has {like[0][0]:.2f} in the embeddings" in guide
-    assert f"and {like[3][0]:.2f} behind layer 2, where any two tokens have {like[3][1]:.2f}" in guide
+    assert f"and {like[3][0]:.2f} after layer 2, where any two tokens have {like[3][1]:.2f}" in guide
     assert f"Of the {len(beyond)} that come with the bundled model, {clear} have something" in guide
-    assert f"the one in the middle {100 * np.median(beyond):.0f} points" in guide
-    assert f"of the {len(found.tokens)} tokens that stand there ten times or more" in guide
+    assert f"the median is {100 * np.median(beyond):.0f} points" in guide
+    assert f"of the {len(found.tokens)} tokens that occur ten times or more" in guide
     sure = sum(abs(one.figures["loss_change"]) > 2 * one.figures["loss_change_error"] for one in found.heads)
     assert f"for {sure} of its {len(found.heads)} heads the change is more than two standard errors" in guide
 

@@ -66,9 +66,8 @@ app.command("app")(serve.open_app)
 app.command("models")(serve.list_models)
 for command in (*COMMANDS, *TRAINING):
     app.command()(command)
-for former in (aliases.nsp, aliases.replaced, aliases.tags, aliases.answer, aliases.choose):
-    app.command(hidden=True)(former)
-app.command("dossier", hidden=True)(profiles.dossier)
+for former in aliases.FORMER_COMMANDS:
+    app.command(former, hidden=True)(aliases.with_note(former))
 app.add_typer(lessons.app, name="lessons")
 # Commands that start again with the settings of malloc.
 LONG_COMMANDS = {"faithfulness", *(command.__name__.replace("_", "-") for command in TRAINING)}

@@ -14,7 +14,7 @@ from bert_core.deprecation import warn_of_new_name
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # no log output unless the program configures logging
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _RENAMED = {  # deprecated name -> new name

@@ -1,4 +1,4 @@
-"""What `pip install` gives, of the built wheel and of a checkout that can be edited (`-e`), far from the checkout."""
+"""What `pip install` gives, of the wheel, the sdist and a checkout that can be edited (`-e`), far from the checkout."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 import bert_core
 
@@ -20,8 +23,18 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("bert_core", "viz_app")
-SOURCES = (*PACKAGES, "streamlit_app.py", "pyproject.toml", "README.md", "LICENSE")
-
+SDIST_FILES = ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "MANIFEST.in")
+SOURCES = (*PACKAGES, "streamlit_app.py", "pyproject.toml", *SDIST_FILES)
+# Files of a checkout that no distribution may contain.
+UNWANTED = (
+    "tests/test_a.py",
+    "tests/data/a.txt",
+    "build/lib/a.py",
+    "dist/a.whl",
+    "runs/model/config.json",
+    ".venv/a.py",
+)
+MAX_BYTES = 100_000_000  # of a file on the package index
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
 OFFLINE = ["--no-index", "--no-deps", "--quiet"]
@@ -88,13 +101,33 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An otherwise empty folder with the wheel in it, built without a network from a copy of the sources."""
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without a network from a copy of the sources."""
     work = tmp_path_factory.mktemp("wheel")
     _run([*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", work, sources], work)
     (wheel,) = work.glob(f"headlight-{bert_core.__version__}-*.whl")
-    _run([*PIP, "install", *OFFLINE, "--target", work / "installed", wheel], work)
-    return work / "installed"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """An otherwise empty folder with the wheel in it."""
+    folder = wheel.parent / "installed"
+    _run([*PIP, "install", *OFFLINE, "--target", folder, wheel], wheel.parent)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def distributions(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist and the wheel that is built from it, of sources among what a checkout also has."""
+    checkout = tmp_path_factory.mktemp("checkout") / "headlight"
+    shutil.copytree(sources, checkout)
+    for name in UNWANTED:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).touch()
+    folder = tmp_path_factory.mktemp("distributions")
+    _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, checkout], folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +145,13 @@ def environment(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return python
 
 
+def _package_files() -> set[Path]:
+    """All files of the packages in the checkout, by their paths in it."""
+    paths = (path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file())
+    names = (path.relative_to(ROOT) for path in paths)
+    return {name for name in names if not any(part == "__pycache__" or part.startswith(".") for part in name.parts)}
+
+
 def _run(command: list[object], folder: Path, **environment: str) -> str:
     """Output of a command, run in a folder from which the checkout cannot be seen."""
     done = subprocess.run(
@@ -124,17 +164,39 @@ def _run(command: list[object], folder: Path, **environment: str) -> str:
 
 def test_the_wheel_holds_every_file_of_the_packages(installed: Path) -> None:
     """Modules, pages, component assets, theme and bundled model: what the checkout has, the wheel has."""
-    ours = {
-        path.relative_to(ROOT)
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
-        if path.is_file()
-        and not any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(ROOT).parts)
-    }
+    ours = _package_files()
     assert {path for path in ours if not (installed / path).is_file()} == set()
     assert any(path.suffix == ".js" for path in ours)
     assert (installed / "streamlit_app.py").is_file()
     assert not (installed / "tools").exists()
+
+
+def test_the_sdist_has_the_sources_and_nothing_else(distributions: Path) -> None:
+    """All files of the packages and those about the project, under one folder; no tests and no outputs of a build."""
+    (path,) = distributions.glob("*.tar.gz")
+    with tarfile.open(path) as sdist:
+        names = {name for entry in sdist.getmembers() if entry.isfile() for _, _, name in [entry.name.partition("/")]}
+    assert {*SDIST_FILES, "pyproject.toml", "streamlit_app.py", "PKG-INFO"} <= names
+    others = {name for name in names if name.partition("/")[0] not in (*PACKAGES, "headlight.egg-info")}
+    assert others - {*SDIST_FILES, "pyproject.toml", "streamlit_app.py", "PKG-INFO", "setup.cfg"} == set()
+    assert {name for name in names if name.startswith(PACKAGES)} >= set(map(str, _package_files()))
+    assert path.stat().st_size < MAX_BYTES
+
+
+def test_the_wheel_of_the_sdist_is_that_of_the_checkout(distributions: Path, wheel: Path) -> None:
+    """The same files with the same contents; the metadata is valid, and has the version and the addresses."""
+    (from_sdist,) = distributions.glob("*.whl")
+    assert from_sdist.name == wheel.name and from_sdist.stat().st_size < MAX_BYTES
+    with zipfile.ZipFile(from_sdist) as one, zipfile.ZipFile(wheel) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+        sums = ({entry.filename: entry.CRC for entry in archive.infolist()} for archive in (one, other))
+        assert next(sums) == next(sums)
+        (name,) = (name for name in one.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Metadata.from_email(one.read(name), validate=True)
+    assert (metadata.name, str(metadata.version)) == ("headlight", bert_core.__version__)
+    assert metadata.description_content_type == "text/markdown" and metadata.description
+    assert metadata.project_urls and metadata.project_urls.keys() >= {"Homepage", "Documentation", "Changelog"}
+    assert metadata.license_expression == "Apache-2.0"
 
 
 def test_the_installed_library_loads_the_bundled_model_and_predicts(installed: Path, tmp_path: Path) -> None:

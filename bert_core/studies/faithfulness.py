@@ -463,8 +463,9 @@ def _growing_table(table: Path) -> GrowingTable:
 def _to_line(judgement: Judgement) -> list[object]:
     """Return the row of a judgement in the order of `_HEADER`."""
     triples = zip(judgement.scores, judgement.low, judgement.high, strict=True)
-    measured = [f"{number:.6g}" for triple in triples for number in triple]
-    probability = f"{judgement.probability:.6g}"
+    numbers = (judgement.probability, *(number for triple in triples for number in triple))
+    # Floats, not strings: a string that begins with a minus sign would get an apostrophe.
+    probability, *measured = (float(f"{number:.6g}") for number in numbers)
     return [
         judgement.kind, judgement.number, judgement.tokens, judgement.answer, probability, judgement.method, *measured
     ]  # fmt: skip

@@ -50,6 +50,7 @@ from bert_core.training.measures import Measures
 from bert_core.training.settings import AnswerSettings, FinetuneSettings, PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
+from viz_app.cli.aliases import FORMER_COMMANDS
 from viz_app.cli.command import app
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import ProgressPrinter
@@ -61,7 +62,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def headlight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in this process: exit code, stdout, stderr."""
+    """Runs the command in this process: exit code, stdout, stderr without the note that a command is a former one."""
     for name, value in MALLOC.items():
         monkeypatch.setenv(name, value)
 
@@ -69,9 +70,17 @@ def headlight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         with pytest.raises(SystemExit) as ended:
             cli.main([str(argument) for argument in arguments])
         printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
+        former_note = note_of_former_command(str(arguments[0])) if arguments else ""
+        return int(ended.value.code or 0), printed.out, printed.err.removeprefix(former_note)
 
     return run
+
+
+def note_of_former_command(name: str) -> str:
+    """The line on stderr before the output of a former command; "" for any other."""
+    if name not in FORMER_COMMANDS:
+        return ""
+    return f"headlight {name}: use headlight {FORMER_COMMANDS[name][1]}; this command is removed in 0.4.0\n"
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,13 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 import bert_core
 from bert_core.task_heads import TASK_HEADS
-from tests.app.test_cli import Run, headlight
+from tests.app.test_cli import Run, headlight, note_of_former_command
+from viz_app import cli
+from viz_app.cli.command import app
 
 __all__ = ["headlight"]  # a fixture
 QUESTION, CONTEXT, CHOICES = "who sat?", "The  Old cats sat on the mat.", ("The  Old cats", "a king", "a dog ran")
@@ -144,3 +147,31 @@ def test_former_commands_are_hidden_and_keep_their_options(headlight: Run) -> No
     for name, names in options.items():
         code, out, _ = headlight(name, "--help")
         assert code == 0 and all(option in out for option in (*names, "--model", "--device")), name
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("nsp", "a b --model EMPTY"),
+        ("replaced", "a --model EMPTY"),
+        ("tags", "a --model EMPTY"),
+        ("answer", "--question a --context b --model EMPTY"),
+        ("choose", "a b c --model EMPTY"),
+        ("dossier", "EMPTY --out EMPTY.json"),
+    ],
+)
+def test_a_former_command_names_the_new_one(
+    name: str, arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on stderr before anything else; the command that it names exists and has the option that it names."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, *arguments.replace("EMPTY", str(tmp_path)).split()])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")  # the folder is empty
+    note, _, message = printed.err.partition("\n")
+    assert note + "\n" == note_of_former_command(name) and message.count("\n") == 1
+    match = re.fullmatch(
+        r"headlight \w+: use headlight (\w+)(?: --head (\w+))?; this command is removed in 0.4.0", note
+    )
+    assert match is not None
+    assert match[1] in typer.main.get_group(app).commands and match[2] in (None, *TASK_HEADS.present)

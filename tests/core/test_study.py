@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,17 @@ def test_a_study_goes_on_where_it_stopped(tiny_loaded: LoadedModel, text: Path, 
     assert told[0].startswith("9 of 12 ") and told[-1] == "12 of 12 questions", "more questions are the same study"
     again = judge_file(tiny_loaded, text, cut, settings(questions=1))
     assert [(one.kind, one.number) for one in again[::2]] == [("content", 0), ("function", 0), ("nsp", 0)]
+
+
+def test_numbers_below_zero_are_numbers_for_other_programs(
+    tiny_loaded: LoadedModel, text: Path, tmp_path: Path
+) -> None:
+    """A cell of the table that begins with a minus sign has no apostrophe, which marks a text."""
+    table = tmp_path / "table.csv"
+    judge_file(tiny_loaded, text, table, settings(questions=1))
+    with table.open(newline="", encoding="utf-8") as file:
+        numbers = [float(cell) for row in list(csv.reader(file))[1:] for cell in row[6:]]
+    assert min(numbers) < 0
 
 
 def test_a_cut_header_begins_anew(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
-"""Former commands for one task head each, which `headlight predict` replaced: hidden, with their options and output."""
+"""Former commands: hidden, with their options and output, and a note on stderr that names the new command.
+
+`headlight predict` replaced those for one task head each.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bert_core.deprecation import REMOVED_IN
 from bert_core.refused import Refused
 from viz_app.cli import shared
 from viz_app.cli.predict import FINETUNE_ADVICE, has_answers, head_lines, print_rows, print_scores
+from viz_app.cli.profiles import profile
 from viz_app.cli.shared import column, file_argument, input_file, option
 from viz_app.cli.tables import json_line
 
@@ -195,3 +201,29 @@ def _answer_values(run: ModelRun, max_rows: int) -> dict[str, Any]:
     assert run.spans is not None  # there is a reader and a context
     best, no_answer = bert_core.best_spans(run.encoding, run.spans, max_rows), span_at(run.encoding, run.spans, 0, 0)
     return {"answers": list(map(asdict, best)), "none": asdict(no_answer)}
+
+
+def with_note(name: str) -> Callable[..., None]:
+    """Return the function of a former command, which first notes on stderr what replaces it, and until when it works.
+
+    name: a key of `FORMER_COMMANDS`.
+    """
+    function, new = FORMER_COMMANDS[name]
+
+    @functools.wraps(function)
+    def run(**arguments: Any) -> None:
+        shared.note(f"headlight {name}: use headlight {new}; this command is removed in {REMOVED_IN}.0")
+        function(**arguments)
+
+    return run
+
+
+# name -> function, and the command that replaces it
+FORMER_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "nsp": (nsp, "predict --head next"),
+    "replaced": (replaced, "predict --head detector"),
+    "tags": (tags, "predict --head tagger"),
+    "answer": (answer, "predict --head reader"),
+    "choose": (choose, "predict --head chooser"),
+    "dossier": (profile, "profile"),
+}

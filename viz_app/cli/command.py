@@ -102,9 +102,8 @@ for heading, entries in COMMANDS.items():
     for name, (function, example) in entries.items():
         app.command(name, cls=Command, rich_help_panel=heading, epilog=example)(function)
 app.add_typer(lessons.app, name="lessons", rich_help_panel="Learn")
-for former in (aliases.nsp, aliases.replaced, aliases.tags, aliases.answer, aliases.choose):
-    app.command(hidden=True, cls=Command)(former)
-app.command("dossier", hidden=True, cls=Command)(profiles.dossier)
+for former in aliases.FORMER_COMMANDS:
+    app.command(former, hidden=True, cls=Command)(aliases.with_note(former))
 # Commands that start again with the settings of malloc.
 LONG_COMMANDS = {"faithfulness", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
 ADVICE = {  # for errors of the file system

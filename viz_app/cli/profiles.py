@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,13 +104,6 @@ def profile(
     groups = {"heads": profiles.heads, "tokens": profiles.tokens, "neurons": profiles.neurons}
     counts = ", ".join(f"{len(entries)} {name}" for name, entries in groups.items() if entries)
     typer.echo(f"{out}: {counts} over {profiles.all_profiles[0].tokens:,} tokens")
-
-
-@functools.wraps(profile)
-def dossier(**arguments: Any) -> None:
-    """Run `headlight profile` under its old name, with a note on stderr."""
-    shared.note("`headlight dossier` is deprecated: use `headlight profile`")
-    profile(**arguments)
 
 
 def _parse_heads(text: str, index: Index) -> list[tuple[int, int]] | None:

@@ -94,8 +94,9 @@ def public_names() -> dict[str, list[str]]:
 
 
 def in_lines(text: str) -> str:
-    """A docstring with a paragraph for each argument and each thing that is returned or raised."""
-    return NEW_ITEM.sub("\n", text)
+    """A docstring with a paragraph for each argument and each thing that is returned or raised, before its example."""
+    description, prompt, example = text.partition(">>> ")
+    return NEW_ITEM.sub("\n", description) + prompt + example
 
 
 if __name__ == "__main__":

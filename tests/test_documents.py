@@ -48,6 +48,7 @@ def test_the_reference_holds_every_public_name_and_every_guide(tmp_path: Path) -
     reference = (tmp_path / "api" / "bert_core.html").read_text(encoding="utf-8")
     assert [name for name in bert_core.__all__ if f'id="{name}"' not in reference] == []
     assert "<p>Raises Refused if there is no mask" in reference, "a paragraph of its own"  # of word_target
+    assert '<span class="go">comprehensiveness: 0.67</span>' in reference, "a line of an example"  # of faithfulness
     first = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
     for address in re.findall(r'href="([^"#]+)', first):
         assert (tmp_path / "api" / address).is_file(), address

@@ -36,6 +36,13 @@ class BertConfig:
     extra: keys of a published file that do not concern the model's shape, so that reading and writing a file loses
         nothing.
     Raises Refused if a value, or a combination of values, describes no possible model.
+
+    >>> import bert_core
+    >>> config = bert_core.BertConfig(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    >>> config.replace(num_hidden_layers=3).num_hidden_layers, config.num_hidden_layers
+    (3, 2)
+    >>> config.to_dict()["hidden_size"]
+    64
     """
 
     vocab_size: int = 30522

@@ -38,6 +38,15 @@ def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     loaded: the model. edits: added to the edits that it already has. Without any, the model itself is returned.
     Raises Refused if an item is not an edit, and for a layer, head or neuron that does not exist or was pruned.
     Positions of tokens are checked later, against each text.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> edited_model = bert_core.edited(loaded, [bert_core.AttentionKnockout(keys=(0,), layers=(2,))])
+    >>> run = bert_core.capture(edited_model, loaded.tokenizer.encode("She opened the [MASK] and walked in."))
+    >>> bool((run.attention[2, :, :, 0] == 0).all())
+    True
+    >>> bert_core.unedited(edited_model).edits
+    ()
     """
     new_edits = require_sequence("edits", edits, "AttentionKnockout, ScaledNeuron or ActivationPatch")
     for edit in new_edits:

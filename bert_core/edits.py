@@ -40,6 +40,15 @@ class AttentionKnockout(Edit):
         less than 1.
     Raises Refused if an argument is not a list of integers or is empty, and if every key is blocked in rows that are
     renormalised.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> edited_model = bert_core.edited(loaded, [bert_core.AttentionKnockout(queries=(4,), keys=(2,))])
+    >>> values = [bert_core.capture(model, encoding, target=target).target_value for model in (loaded, edited_model)]
+    >>> values[1] < values[0]  # without attention from [MASK] to "opened"
+    True
     """
 
     queries: tuple[int, ...] | None = None
@@ -69,6 +78,13 @@ class ScaledNeuron(Edit):
 
     layer, neuron: the neuron by original index. factor: 0 switches the neuron off, and 1 leaves it unchanged.
     Raises Refused if a value is not a number, or the factor is not finite.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> edited_model = bert_core.edited(loaded, [bert_core.ScaledNeuron(layer=2, neuron=7, factor=0.0)])
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> float(abs(bert_core.neuron_activations(edited_model, encoding).activations[2, :, 7]).max())
+    0.0
     """
 
     layer: int

@@ -65,6 +65,13 @@ class LoadedModel:
     pooling: the pooling of a sentence encoder, from a folder of sentence-transformers; None if the files state none.
     files_version: the version of the files that the model was read from (`stat_model_files`); empty for a model that
         was not read from local files.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini", device="cpu")
+    >>> loaded.name, loaded.device.type, loaded.edits
+    ('headlight-mini', 'cpu', ())
+    >>> loaded.model.bert.embeddings.word_embeddings.weight.shape
+    torch.Size([30522, 384])
     """
 
     name: str
@@ -313,6 +320,11 @@ def load(
     device: as in `best_device`. allow_hub: False excludes downloads from the hub.
     Raises CheckpointError if the model cannot be found or is not a BERT checkpoint. Raises Refused for an unknown
     device.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> loaded.config.num_hidden_layers, loaded.config.num_attention_heads
+    (6, 12)
     """
     torch_device, name = best_device(device), os.fspath(name)
     version = stat_model_files(name).version  # before the files are read, so that later changes are another version
@@ -479,6 +491,12 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     Returns the destination.
     Raises Refused if the destination exists, and for an edited model, since edits are not part of the weights. Raises
     CheckpointError if it cannot be written; nothing is left there then.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> path = bert_core.save(bert_core.pruned(loaded, [(0, 3)]), "smaller.zip")
+    >>> dict(bert_core.load(path).config.pruned_heads)
+    {0: (3,)}
     """
     check_unedited(loaded.edits, "saving")
     destination = Path(destination)

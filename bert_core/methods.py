@@ -85,6 +85,12 @@ class Method:
     scores: function that returns scores (token,).
     layers: function that returns scores (layer, token), one row for each layer; None if the method has no such scores.
     passes: function from a number of tokens to the approximate cost of the method, in forward passes of the text.
+
+    >>> import bert_core
+    >>> len(bert_core.METHODS)
+    16
+    >>> [method.name for method in bert_core.METHODS if method.signed]
+    ['gradient x attention', 'DecompX', 'input x gradient', 'integrated gradients', 'occlusion']
     """
 
     name: str
@@ -312,6 +318,16 @@ def token_scores(
     Several threads may call it with one model.
     Raises Refused for an unknown method, a target without a trained head, or a text that is too long for the
     memory of a method.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> scores = bert_core.token_scores(loaded, encoding, target, ["DecompX", "occlusion"])
+    >>> scores.shape  # (method, token)
+    (2, 10)
+    >>> [encoding.tokens[position] for position in scores.argmax(1)]
+    ['opened', 'opened']
     """
     names = [method.name for method in METHODS] if methods is None else require_sequence("methods", methods, "names")
     selected = [method_of(name) for name in names]
@@ -374,6 +390,18 @@ def faithfulness(
     Returns the result of each measure, by its name.
     Raises Refused if no token can be removed, or the target has no probability.
     Source: DeYoung et al. 2020, ERASER (arXiv:1911.03429), for comprehensiveness and sufficiency.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> scores = bert_core.token_scores(loaded, encoding, target, ["occlusion"])
+    >>> measures = bert_core.faithfulness(loaded, encoding, target, scores)
+    >>> for measure, result in measures.items():
+    ...     print(f"{measure}: {result.scores[0]:.2f}")
+    comprehensiveness: 0.67
+    sufficiency: 0.25
+    aopc: 0.68
     """
     plan = plan_removals(
         scores, removable_units(encoding, target, words=words), len(encoding),

@@ -37,6 +37,16 @@ def pruned(
         removed layer returns its input.
     Raises Refused for a part that never existed, an edited model, and a layer with cross-attention.
     Source: of heads, Michel 2019 (arXiv:1905.10650), section 3.
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> pruned_model = bert_core.pruned(loaded, [(0, 3)], layers=[5])
+    >>> pruned_model.nbytes < loaded.nbytes
+    True
+    >>> run = bert_core.capture(pruned_model, pruned_model.tokenizer.encode("She opened the [MASK]."))
+    >>> bool(np.isnan(run.attention[0, 3]).all())
+    True
     """
     heads_by_layer, neurons_by_layer = (
         _group_by_layer(head_pairs(heads)),

@@ -87,6 +87,14 @@ def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
         must have these layers, and so must both halves of a captioner.
     Yields the recording, which the forward and backward passes fill.
     Raises Refused if a layer is not an integer. A forward pass raises it if its model lacks one of the layers.
+
+    >>> import torch
+    >>> import bert_core
+    >>> model = bert_core.load("headlight-mini", device="cpu").model
+    >>> with bert_core.record(layers=[0, 5]) as recording:
+    ...     output = model(torch.tensor([[101, 2016, 2441, 1996, 103, 102]]))
+    >>> {layer: tuple(attention.shape) for layer, attention in recording.attention.items()}
+    {0: (1, 12, 6, 6), 5: (1, 12, 6, 6)}
     """
     recording = Recording(layers)
     token = _current.set(recording)

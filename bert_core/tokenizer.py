@@ -92,6 +92,13 @@ class Encoding:
     sides: "A" or "B", the text of each token; None for added special tokens.
     full_length: number of tokens before truncation.
     special_tokens: special tokens of the tokenizer.
+
+    >>> import bert_core
+    >>> encoding = bert_core.load("headlight-mini").tokenizer.encode("She opened the [MASK].", "It was cold.")
+    >>> encoding.mask_positions, encoding.word_count, len(encoding)
+    ((4,), 9, 12)
+    >>> encoding.word_text(1), encoding.pieces_of(1)
+    ('opened', (2,))
     """
 
     text: str
@@ -217,6 +224,13 @@ class Tokenizer:
     first_id, end_id, mask_id, pad_id, unknown_id: numbers of the special tokens.
     segments: number of segments that it distinguishes.
     notes: statements of the files that are not used, one sentence each.
+
+    >>> import bert_core
+    >>> tokenizer = bert_core.load("headlight-mini").tokenizer
+    >>> tokenizer.has_token("door"), tokenizer.token_of(tokenizer.mask_id)
+    (True, '[MASK]')
+    >>> tokenizer.decode(tokenizer.encode("She opened the door.").input_ids)
+    'she opened the door.'
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, source: TokenizerFiles | None = None) -> None:
@@ -395,6 +409,11 @@ class Tokenizer:
         max_length: maximum number of tokens. The longer text is truncated at its end first.
         Raises Refused if a text is empty or has no readable character, or if there is a pair without a text. A
         max_length without room for a token of each text is also refused.
+
+        >>> import bert_core
+        >>> tokenizer = bert_core.load("headlight-mini").tokenizer
+        >>> tokenizer.encode("Headlights shine.").tokens
+        ('[CLS]', 'headlights', 'shine', '.', '[SEP]')
         """
         pair = pair if pair is not None and pair.strip() else None
         if not text.strip():
@@ -546,6 +565,11 @@ class Tokenizer:
 
         words: numbers of words, as in `Encoding.words`.
         Raises Refused if a word does not exist.
+
+        >>> import bert_core
+        >>> tokenizer = bert_core.load("headlight-mini").tokenizer
+        >>> tokenizer.mask_words(tokenizer.encode("She opened the door."), [3]).tokens
+        ('[CLS]', 'she', 'opened', 'the', '[MASK]', '.', '[SEP]')
         """
         selected = frozenset(
             require_int("a word", word, None) for word in require_sequence("words", words, "their numbers")

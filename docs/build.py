@@ -46,8 +46,12 @@ def build(folder: Path = DOCS / "site") -> Path:
 
 
 def in_lines(text: str) -> str:
-    """Return a docstring with a paragraph for each argument and each thing that is returned or raised."""
-    return NEW_ITEM.sub("\n", text)
+    """Return a docstring with a paragraph for each argument and each thing that is returned or raised.
+
+    Examples, at its end, are unchanged.
+    """
+    description, prompt, example = text.partition(">>> ")
+    return NEW_ITEM.sub("\n", description) + prompt + example
 
 
 if __name__ == "__main__":

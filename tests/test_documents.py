@@ -149,7 +149,9 @@ def test_the_site_opens_from_disk(tmp_path: Path) -> None:
     assert {tmp_path / "site" / Path(name).with_suffix(".html") for name in DOCUMENTS} <= pages.keys()
     library = tmp_path / "site" / "docs" / "reference" / "python" / "bert_core.html"
     assert [name for name in bert_core.__all__ if name not in pages[library].anchors] == []
-    assert "<p>Raises Refused if there is no mask" in library.read_text(encoding="utf-8"), "a paragraph of its own"
+    text = library.read_text(encoding="utf-8")
+    assert "<p>Raises Refused if there is no mask" in text, "a paragraph of word_target"
+    assert '<span class="go">comprehensiveness: 0.67</span>' in text, "a line of the example of faithfulness"
     faults = []
     for path, links in pages.items():
         assert [address for address in links.fetched if urlsplit(address).netloc] == [], path.name

@@ -31,6 +31,24 @@ def test_what_is_kept_was_run_in_order_and_is_small() -> None:
     assert re.findall(r"(?:/\w+){2,}|[A-Z]:\\", words) == []
 
 
+def test_the_first_part_has_ten_cells_and_every_part_states_its_aim() -> None:
+    """Ten cells of code lead from an empty kernel to one sentence about an ablated head; the other parts follow."""
+    parts: dict[str, list[nbformat.NotebookNode]] = {}
+    aims = {}
+    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            title, _, aims[title] = cell.source.partition("\n\n")
+            parts[title] = []
+        elif cell.cell_type == "code":
+            parts[title].append(cell)
+    first, *_, last = parts
+    assert (first, len(parts[first])) == ("## Ten cells: from a text to an ablated head", 10)
+    assert parts[first][0].execution_count == 1 and "head_mask=" in "".join(cell.source for cell in parts[first])
+    assert re.fullmatch(r"Without L\d+ H\d+ .+\.\n", parts[first][-1].outputs[0].text), "one sentence"
+    assert [title for title, aim in aims.items() if not aim.startswith("After this part you can ")] == [last]
+    assert last == "## Next steps" and parts[last] == []
+
+
 def test_nothing_but_public_names_is_asked_of_the_library() -> None:
     """The notebook reads `import bert_core` and the app's notebook view, no room of either."""
     code = "\n".join(cell.source for cell in cells(NOTEBOOK))

@@ -112,6 +112,13 @@ def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
     Returns (method, method), symmetric, from -1 (reverse order) to 1 (same order), with 1 on the diagonal. A method
     that gives the same score to all tokens is NaN.
     Raises Refused if the kind is unknown, or there are fewer than two tokens.
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> bert_core.rank_agreement(np.array([[1, 2, 3, 4], [1, 3, 2, 4], [4, 3, 2, 1]])).round(2)
+    array([[ 1. ,  0.8, -1. ],
+           [ 0.8,  1. , -0.8],
+           [-1. , -0.8,  1. ]])
     """
     if kind not in ("spearman", "kendall"):
         raise Refused(f"the kind of agreement is {kind!r}: it must be 'spearman' or 'kendall'")

@@ -79,6 +79,15 @@ def attention_rollout(attention: np.ndarray) -> np.ndarray:
     Returns (layer, query, key). Every row sums to 1.
     Raises Refused if a row does not sum to 1, for example that of an ablated head. Renormalise such rows first.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> run = bert_core.capture(loaded, loaded.tokenizer.encode("She opened the [MASK] and walked in."))
+    >>> rollout = bert_core.attention_rollout(run.attention)
+    >>> rollout.shape  # (layer, query, key)
+    (6, 10, 10)
+    >>> bool((abs(rollout.sum(2) - 1) < 1e-6).all())
+    True
     """
     return product_of_layers(layer_mixing(attention))
 

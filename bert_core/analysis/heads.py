@@ -80,6 +80,11 @@ def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
 
     figures: (layer, head). Heads that are not finite, such as pruned heads, are left out.
     count: maximum number of heads.
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> bert_core.leading_heads(np.array([[0.1, 0.7], [np.nan, 0.4]]), 2)
+    [(0, 1), (1, 1)]
     """
     count = require_int("count", count)
     order = np.argsort(-figures, axis=None, kind="stable")
@@ -109,6 +114,14 @@ def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
 
     query, key: positions of the two tokens.
     Raises Refused if a position does not exist.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> run = bert_core.capture(loaded, loaded.tokenizer.encode("She opened the [MASK] and walked in."))
+    >>> for head in bert_core.find_heads(run, query=4, key=2)[:2]:  # from [MASK] to "opened"
+    ...     print(f"L{head.layer} H{head.head}: {head.weight:.2f}")
+    L4 H11: 1.00
+    L3 H8: 0.88
     """
     query, key = (
         require_int(name, value, 0, len(run.encoding) - 1) for name, value in (("query", query), ("key", key))

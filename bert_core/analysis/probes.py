@@ -69,6 +69,14 @@ def fit_probe(
         biases is added to the summed loss in nats.
     tolerance: the optimisation ends when a step gains less than this share of the loss.
     Raises Refused if a label is not an integer from 0 to classes - 1, or a state is not finite.
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> labels = np.arange(200) % 2
+    >>> states = np.random.default_rng(0).normal(size=(200, 8)) + labels[:, None]
+    >>> probe = bert_core.fit_probe(states[:100], labels[:100], classes=2)
+    >>> probe.weights.shape, probe.accuracy(states[100:], labels[100:]) > 0.8
+    ((8, 2), True)
     """
     classes, penalty = require_int("classes", classes, 1, MAX_CLASSES), require_float("penalty", penalty, 1e-6)
     tolerance = require_float("tolerance", tolerance, 0)

@@ -79,6 +79,13 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
     are mean shares of attention to the previous token, the next token, the token itself, [CLS], [SEP] and punctuation.
     The role "broad" is the mean entropy divided by its maximum, ln(keys). All scores are NaN if the text is empty.
     Source: Clark 2019, section 3 (arXiv:1906.04341).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> run = bert_core.capture(loaded, loaded.tokenizer.encode("She opened the [MASK] and walked in."))
+    >>> scores = bert_core.role_scores(run.attention, run.encoding)
+    >>> bert_core.leading_heads(scores["previous"], 1)
+    [(0, 2)]
     """
     special = np.array(encoding.special)
     text_positions = np.nonzero(~special)[0]

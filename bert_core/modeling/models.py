@@ -273,6 +273,13 @@ class BertModel(BertPreTrainedModel):
 
     With `is_decoder` it is a decoder with a causal mask, which can cache its keys and values. With
     `add_cross_attention` in the configuration each layer also attends to the states of another encoder.
+
+    >>> import torch
+    >>> import bert_core
+    >>> config = bert_core.BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    >>> output = bert_core.BertModel(config)(torch.arange(1, 9).view(2, 4))
+    >>> output.last_hidden_state.shape
+    torch.Size([2, 4, 64])
     """
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
@@ -492,7 +499,15 @@ class BertModel(BertPreTrainedModel):
 
 
 class BertForPreTraining(BertPreTrainedModel):
-    """BERT with both pre-training heads."""
+    """BERT with both pre-training heads.
+
+    >>> import torch
+    >>> import bert_core
+    >>> config = bert_core.BertConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    >>> output = bert_core.BertForPreTraining(config)(torch.arange(1, 9).view(2, 4))
+    >>> output.prediction_logits.shape, output.seq_relationship_logits.shape
+    (torch.Size([2, 4, 100]), torch.Size([2, 2]))
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -785,6 +800,15 @@ class BertLMHeadModel(BertPreTrainedModel):
     """A decoder: BERT with a causal mask and a language modelling head, trained to predict the next token.
 
     With `add_cross_attention` it is the text decoder of a captioner, which attends to the patches of an image.
+
+    >>> import torch
+    >>> import bert_core
+    >>> config = bert_core.BertConfig(
+    ...     vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, is_decoder=True
+    ... )
+    >>> model = bert_core.BertLMHeadModel(config)
+    >>> bert_core.generate(model, torch.tensor([[1, 2, 3]]), max_new_tokens=5).shape
+    torch.Size([1, 8])
     """
 
     _keys_to_ignore_on_load_unexpected = (*checkpoint.IGNORED_KEYS, r"^bert\.pooler\.", r"^cls\.seq_relationship\.")

@@ -48,6 +48,13 @@ class Target:
     pieces: (position, token_id) of each token.
     pooled: positions whose hidden states are pooled to the vector of the text.
     Raises Refused if the kind is unknown, or a value that it needs is missing or not valid.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.", "It was cold.")
+    >>> run = bert_core.capture(loaded, encoding, target=bert_core.Target("nsp"))
+    >>> run.gradient.shape, run.target_value > 0
+    ((6, 12, 15, 15), True)
     """
 
     kind: str
@@ -132,6 +139,13 @@ def word_target(
     position: position of the (first) mask. None is allowed if only one position is possible.
     Raises Refused if there is no mask (at this position), there are fewer masks than pieces, a character is not in the
     vocabulary, or a word with `against` has several pieces.
+
+    >>> import bert_core
+    >>> tokenizer = bert_core.load("headlight-mini").tokenizer
+    >>> encoding = tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(tokenizer, encoding, "door", against="window")
+    >>> target.kind, target.position, tokenizer.token_of(target.token_id)
+    ('contrast', 4, 'door')
     """
     pieces = pieces_of(tokenizer, word)
     first = _first_position(encoding, len(pieces), position)

@@ -193,6 +193,15 @@ def ablate_heads(
     Thread-safe: the model is not changed.
     Raises Refused for a target without a trained head, a position that does not exist, and as `Replacement`.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("He drank a cup of [MASK] with milk.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "tea")
+    >>> effect = bert_core.ablate_heads(loaded, encoding, target=target).effect  # in nats
+    >>> layer, head = bert_core.leading_heads(-effect, 1)[0]
+    >>> print(f"largest decrease: L{layer} H{head}, {effect[layer, head]:.2f}")
+    largest decrease: L5 H10, -0.67
     """
     positions, needed_positions = prediction_positions(loaded, encoding, target, positions)
     config = loaded.config

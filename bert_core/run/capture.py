@@ -43,6 +43,16 @@ def capture(
         and a tenth to a fifth more for one of base size.
     Thread-safe: neither the model nor its parameters are changed.
     Raises Refused for a target without a trained head, or for a position or gate that does not exist.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> run = bert_core.capture(loaded, encoding)
+    >>> run.attention.shape  # (layer, head, query, key)
+    (6, 12, 10, 10)
+    >>> token_id, probability = run.predictions[0].top[0]
+    >>> print(f"{loaded.tokenizer.token_of(token_id)} {probability:.2f}")
+    door 0.69
     """
     (run,) = _runs(loaded, [encoding], target, positions, head_mask, require_int("top_k", top_k), norms=norms)
     return run
@@ -62,6 +72,13 @@ def captures(
     encodings: at least one text. Texts of similar lengths are fastest, because shorter ones are padded.
     head_mask, top_k, norms: as for `capture`, for all texts.
     Raises Refused if there is no text, and as `capture`.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> texts = ["She opened the [MASK] and walked in.", "The [MASK] rises in the east."]
+    >>> runs = bert_core.captures(loaded, [loaded.tokenizer.encode(text) for text in texts])
+    >>> [loaded.tokenizer.token_of(run.predictions[0].top[0][0]) for run in runs]
+    ['door', 'sun']
     """
     encodings = require_sequence("encodings", encodings, "Encodings")
     if not encodings:

@@ -220,6 +220,14 @@ def decompx(
     Raises Refused for a target without a trained head or without a linear path to its logit, and if the vectors do not
     fit in memory.
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> attribution = bert_core.decompx(loaded, encoding, target)
+    >>> encoding.tokens[attribution.scores.argmax()], bool(abs(attribution.gap) < 0.01)
+    ('opened', True)
     """
     check_target(loaded, encoding, target)
     head = head_of(target)

@@ -94,6 +94,16 @@ def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> n
 
     heads: pairs (layer, head), counted from zero.
     Returns float32 (layer, head). Raises Refused for a head that the unpruned model does not have.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> head_mask = bert_core.head_mask_without(loaded.config, [(0, 2), (5, 10)])
+    >>> head_mask.shape, head_mask[0, :4].tolist()
+    ((6, 12), [1.0, 1.0, 0.0, 1.0])
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> run = bert_core.capture(loaded, encoding, head_mask=head_mask)
+    >>> loaded.tokenizer.token_of(run.predictions[0].top[0][0])
+    'door'
     """
     gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
     for layer, head in head_pairs(heads):

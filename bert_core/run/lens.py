@@ -54,6 +54,15 @@ def logit_lens(
     At the last depth both lenses give the prediction of the model itself.
     Raises Refused for a model without a trained MLM head, and for positions or token ids that do not exist.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> lens = bert_core.logit_lens(loaded, encoding, positions=encoding.mask_positions)
+    >>> lens.top.shape  # (depth, place, rank)
+    (7, 1, 10)
+    >>> loaded.tokenizer.token_of(int(lens.top[-1, 0, 0]))
+    'door'
     """
     loaded.require_head("words", "its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)

@@ -44,6 +44,12 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
 
     head_mask: as for `capture`.
     Source: Geva 2021 (arXiv:2012.14913), for neurons as pairs of a key and a value.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> run = bert_core.neuron_activations(loaded, loaded.tokenizer.encode("She opened the [MASK]."))
+    >>> run.activations.shape  # (layer, seq, neuron)
+    (6, 7, 1536)
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
     for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "neurons")):
@@ -77,6 +83,13 @@ def neuron_words(
     Raises Refused for a model without a trained MLM head, and for a layer, neuron or position that does not exist.
     Source: Geva 2021 (arXiv:2012.14913) and Geva 2022, section 3 (arXiv:2203.14680), who project the neuron's vector
     onto the word embeddings; here the MLM head of BERT is applied to first order.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("He drank a cup of [MASK] with milk.")
+    >>> words = bert_core.neuron_words(loaded, encoding, 5, [923, 541], encoding.mask_positions, top_k=3)
+    >>> words.raised.shape, bool((words.raised_slopes > 0).all())  # (neuron, rank)
+    ((2, 3), True)
     """
     loaded.require_head("words", "its neurons cannot be related to words")
     (layer,) = _layers(loaded, [layer])
@@ -185,6 +198,14 @@ def neuron_gradients(
     Raises Refused for a target without a trained head, a wrong number of steps, and a layer or position that does not
     exist.
     Source: Dai 2022, equation 2 (arXiv:2104.08696); Sundararajan 2017 (arXiv:1703.01365).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> attribution = bert_core.neuron_gradients(loaded, encoding, target, layers=[4, 5])
+    >>> attribution.scores.shape, bool((abs(attribution.gap) < 0.1).all())
+    ((2, 10, 1536), True)
     """
     check_target(loaded, encoding, target)
     numbers, selected = _layers(loaded, layers), _positions(encoding, positions)
@@ -243,6 +264,14 @@ def suppress_neurons(
     seed: of the random sets. head_mask: as for `capture`.
     Raises Refused for a target or a neuron that does not exist, and if the pool has too few other neurons.
     Source: Dai 2022, section 4.3 (arXiv:2104.08696) for suppression; Niu 2024 (arXiv:2405.02421) for its critique.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> suppression = bert_core.suppress_neurons(loaded, encoding, target, [(5, 923), (5, 541), (5, 1191)])
+    >>> suppression.random.shape, bool(suppression.value < suppression.random.min())
+    ((10,), True)
     """
     check_target(loaded, encoding, target)
     items = require_sequence("neurons", neurons, "pairs (layer, neuron)")

@@ -42,6 +42,15 @@ def make_patch(
     position: the patched position; None: all positions.
     head: the head, for parts of a head. neuron: the neuron, for "neuron". Both are None for other parts.
     Raises Refused as `patch`, and for a head, neuron or position that does not exist.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encode = loaded.tokenizer.encode
+    >>> source, encoding = encode("The woman lost [MASK] hat."), encode("The man lost [MASK] hat.")
+    >>> activation_patch = bert_core.make_patch(loaded, source, encoding, "state", 1, position=2)
+    >>> run = bert_core.capture(bert_core.edited(loaded, [activation_patch]), encoding)
+    >>> loaded.tokenizer.token_of(run.predictions[0].top[0][0])
+    'her'
     """
     config, tokens = loaded.config, len(encoding)
     if part_kind not in PATCHABLE_PARTS:

@@ -95,6 +95,16 @@ def patch(
     Raises Refused for texts of different lengths with align="tokens", and for patterns from a mean or another order of
     words. Raises Refused also for an unknown kind of part, and for a target, layer or position that does not exist.
     Source: Vig 2020 (arXiv:2004.12265); Zhang & Nanda 2023 (arXiv:2309.16042).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encode = loaded.tokenizer.encode
+    >>> source, encoding = encode("The woman lost [MASK] hat."), encode("The man lost [MASK] hat.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "her", against="his")
+    >>> effects = bert_core.patch(loaded, source, encoding, target, part_kind="head").effects
+    >>> layer, head = bert_core.leading_heads(effects, 1)[0]
+    >>> print(f"L{layer} H{head}: {effects[layer, head]:.2f}")
+    L5 H8: 0.79
     """
     plan = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
     tokens, gates, grid = len(encoding), plan.layer_gates, plan.grid
@@ -145,6 +155,15 @@ def estimate_patches(
     them with exact results.
     The arguments and exceptions are those of `patch`.
     Source: Nanda 2023; Syed 2023 (arXiv:2310.10348); for queries and keys Kramar 2024, section 3.1 (arXiv:2403.00745).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encode = loaded.tokenizer.encode
+    >>> source, encoding = encode("The woman lost [MASK] hat."), encode("The man lost [MASK] hat.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "her", against="his")
+    >>> patches = bert_core.estimate_patches(loaded, source, encoding, target)
+    >>> patches.axes, patches.values.shape, patches.exact
+    (('depth', 'position'), (7, 8), False)
     """
     plan = plan_patches(loaded, source, encoding, target, part_kind, per_position, layers, positions, align, head_mask)
     grid, per_position = plan.grid, "position" in plan.grid.axes

@@ -65,6 +65,15 @@ def patch_path(
     sender that is below no receiver.
     Source: path patching, Goldowsky-Dill 2023 (arXiv:2304.05969); Wang 2022, appendix B (arXiv:2211.00593), who let the
     feed-forward networks on the path respond.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encode = loaded.tokenizer.encode
+    >>> source, encoding = encode("The woman lost [MASK] hat."), encode("The man lost [MASK] hat.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "her", against="his")
+    >>> paths = bert_core.patch_path(loaded, source, encoding, target)  # to the output of the model
+    >>> bert_core.leading_heads(paths.effects, 1)
+    [(5, 8)]
     """
     if receiver_input is not None and receiver_input not in RECEIVER_INPUTS:
         raise Refused(

@@ -169,6 +169,14 @@ def integrated_gradients(
     Raises Refused as `saliency`, and for an unknown baseline, another number of steps, or a kept position that does not
     exist.
     Source: Sundararajan 2017 (arXiv:1703.01365).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target = bert_core.word_target(loaded.tokenizer, encoding, "door")
+    >>> attribution = bert_core.integrated_gradients(loaded, encoding, target)
+    >>> attribution.scores.shape, bool(abs(attribution.gap) < 0.01)
+    ((10,), True)
     """
     copies = _TargetOnCopies(loaded, encoding, target, head_mask)
     nodes, weights = quadrature_points(steps)

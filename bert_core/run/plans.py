@@ -125,6 +125,12 @@ def propose_plan(
     seed: of a random order. reference: texts for "ablation-mean" and "ablation-resample". report: see `Progress`.
     Raises Refused for an unknown method or kind of part, for missing examples or reference texts, and as `score`.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> plan = bert_core.propose_plan(loaded, [], "random", seed=0)
+    >>> len(plan.order), len(plan.first(0.25))
+    (72, 18)
     """
     check_orders(part_kind, [method], "method")
     batches = require_instances("batches", batches, Batch)

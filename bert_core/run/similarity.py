@@ -44,6 +44,10 @@ def read_sentence(loaded: LoadedModel, text: str) -> Encoding:
     """Encode a single text for its sentence vector, truncated to the maximum length of the sentence model.
 
     Raises Refused as `Tokenizer.encode`.
+
+    >>> import bert_core
+    >>> bert_core.read_sentence(bert_core.load("headlight-mini"), "It was cold.").tokens
+    ('[CLS]', 'it', 'was', 'cold', '.', '[SEP]')
     """
     return loaded.tokenizer.encode(text, max_length=loaded.max_sentence_tokens)
 
@@ -73,6 +77,14 @@ def sentence_similarity(
     head_mask: as for `capture`, in both texts. Edits of the model apply to both texts as well.
     Raises Refused for texts that the model cannot process.
     Source: Reimers & Gurevych 2019, section 3 (arXiv:1908.10084).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> texts = "A dog sleeps on the floor.", "A cat sleeps on the floor.", "Prices rose by two percent."
+    >>> dog, cat, prices = (bert_core.read_sentence(loaded, text) for text in texts)
+    >>> similarity = bert_core.sentence_similarity(loaded, dog, cat)
+    >>> similarity.cosine > bert_core.sentence_similarity(loaded, dog, prices).cosine
+    True
     """
     contributions = [_token_contributions(loaded, encoding, head_mask) for encoding in (first, second)]
     parts = cosine_parts(*contributions)
@@ -121,6 +133,13 @@ def similarity_target(loaded: LoadedModel, encoding: Encoding, reference: Encodi
     The unedited model computes the reference vector with all heads on. Changes of the text, of the head mask or of the
     model therefore change only the vector of the explained text.
     Raises Refused for texts that the model cannot process.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> dog, cat = (bert_core.read_sentence(loaded, f"A {word} sleeps on the floor.") for word in ("dog", "cat"))
+    >>> run = bert_core.capture(loaded, dog, target=bert_core.similarity_target(loaded, dog, cat))
+    >>> 0 < run.target_value < 1
+    True
     """
     check_text(loaded, encoding)
     return Target("similarity", other=reference, pooled=loaded.effective_pooling.pooled_positions(len(encoding)))

@@ -63,6 +63,15 @@ def parse_target(
     label: how messages name the text form, such as the option of a command.
     Raises Refused, with the allowed forms, for any other text. `check_target` checks whether a model can compute the
     target.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> target, _ = bert_core.parse_target(loaded, encoding, "door rather than window")
+    >>> target.kind
+    'contrast'
+    >>> bert_core.format_target(loaded, target)
+    '4:door rather than window'
     """
     name, colon, values = text.partition(":")
     name = name.strip()

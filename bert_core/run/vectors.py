@@ -31,6 +31,14 @@ def head_vectors(
     The model is not changed.
     Raises Refused for a head that does not exist or was pruned. Raises Refused also for a head with blocked attention
     edges or a patched pattern, since its attention does not follow from its queries and keys.
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> vectors = bert_core.head_vectors(loaded, encoding, layer=0, head=2)
+    >>> vectors.queries.shape, np.allclose(vectors.attention.sum(1), 1)
+    ((10, 32), True)
     """
     check_head_exists(loaded.config, layer, head)
     (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)

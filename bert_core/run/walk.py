@@ -76,6 +76,15 @@ def walk(
     Thread-safe: the model is not changed, and no hook is registered.
     Raises Refused for a layer, position, gate or engine that does not exist, and for a removed layer. Raises Refused
     also for a model with activation patches, and for more padding than the model has positions.
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> values = bert_core.walk(loaded, encoding, layer=2).values
+    >>> values["layer.2.probabilities"].shape  # (head, query, key)
+    (12, 10, 10)
+    >>> values["layer.2.intermediate"].shape  # (seq, neuron)
+    (10, 1536)
     """
     config = loaded.config
     check_unpatched(loaded.edits, "a walk through a layer")

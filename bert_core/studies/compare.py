@@ -63,6 +63,14 @@ def compare_models(
     a class that a model lacks.
     Several threads may call it with the same models.
     Source: Kornblith 2019 for linear CKA (arXiv:1905.00414), Michel 2019 for importance (arXiv:1905.10650).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> pruned_model = bert_core.pruned(loaded, [(3, 0)])
+    >>> texts = ["She opened the door.", "The sun rises in the east."]
+    >>> comparison = bert_core.compare_models(loaded, pruned_model, texts, importance=False)
+    >>> comparison.cka.shape, f"{comparison.cka[3, 3]:.2f}"  # the output of layer 2 is the same
+    ((7, 7), '1.00')
     """
     max_length, seed = require_int("max_length", max_length, 3, MAX_TOKENS), require_int("seed", seed)
     encodings_before, encodings_after = _encode_with_both(before, after, texts, max_length)

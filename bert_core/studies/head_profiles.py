@@ -38,7 +38,7 @@ def head_profiles(
     table_source: str = "",
     report: Progress = ignore_progress,
 ) -> Profiles:
-    """Compute the profiles of attention heads over the corpus of an index. Pruned heads have no profile.
+    r"""Compute the profiles of attention heads over the corpus of an index. Pruned heads have no profile.
 
     index: the index.
     heads: (layer, head) pairs, or None for all heads of the indexed layers.
@@ -53,6 +53,14 @@ def head_profiles(
     Returns the profiles.
     Raises Refused for a head that is not in the index, an index without a typed token, a damaged shard, and more heads
     and tokens than fit in memory. Raises Refused also for a table of another model or other weights.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("corpus.txt").write_text("She opened the door.\nThe sun rises in the east.\n")
+    >>> counts = bert_core.index_file(Path("corpus.txt"), Path("index"))
+    >>> profiles = bert_core.head_profiles(bert_core.open_index(Path("index")), [(0, 2)])
+    >>> [(profile.layer, profile.head, profile.tokens) for profile in profiles.heads]
+    [(0, 2, 12)]
     """
     examples, seed = require_int("examples", examples, 1, 100), require_int("seed", seed, 0, MAX_SEED)
     pairs = index.all_heads if heads is None else list(dict.fromkeys(index.validate_heads(heads)))

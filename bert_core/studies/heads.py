@@ -328,7 +328,7 @@ def iter_heads(
     engine: str = "local",
     device: str | None = None,
 ) -> Iterator[tuple[HeadSums, float]]:
-    """Measure every head over the texts of a file, and yield the sums after each shard with the share of the file.
+    r"""Measure every head over the texts of a file, and yield the sums after each shard with the share of the file.
 
     path: plain text with one text per line, a table with one text per row, or an annotated file.
     model: as for `load`.
@@ -340,6 +340,15 @@ def iter_heads(
     Raises Refused for a state of another study, an unknown engine, a missing installation of Ray, and a model that
     lacks what the settings need. Raises Refused for a table with empty fields or unknown classes, and if the file or
     the model changes during the run.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("texts.txt").write_text("She opened the door.\nThe sun rises in the east.\n")
+    >>> for sums, share in bert_core.iter_heads(Path("texts.txt")):
+    ...     print(f"{sums.counts['texts']} texts, {share:.0%}")
+    2 texts, 100%
+    >>> sums.table("headlight-mini").figures["importance"].shape  # (layer, head)
+    (6, 12)
     """
     settings = CorpusSettings() if settings is None else settings
     yield from _iter_sums(ShardRun(STUDY, path, model, settings, engine=engine, device=device), state)

@@ -257,7 +257,7 @@ def index_file(
     characters: int | None = None,
     on_progress: Callable[[Counter[str], float], None] | None = None,
 ) -> Counter[str]:
-    """Add every token of a file to an index.
+    r"""Add every token of a file to an index.
 
     The call may be interrupted at any moment, and the same call resumes. A file that the index holds completely is not
     read again.
@@ -274,6 +274,13 @@ def index_file(
     Raises Refused for a folder with other content, an index of other settings or weights, and a file whose name stands
     for another content in the index. Raises Refused for an unknown engine, a missing installation of Ray, and if the
     file or the model changes during the run.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("corpus.txt").write_text("She opened the door.\nHe closed the window.\n")
+    >>> counts = bert_core.index_file(Path("corpus.txt"), Path("index"))
+    >>> counts["tokens"]
+    14
     """
     steps = iter_index(path, out, model, settings, engine=engine, device=device, column=column, characters=characters)
     return run_to_end(steps, on_progress, Counter[str]())

@@ -226,7 +226,16 @@ class Index:
 
 @validate_arguments
 def open_index(folder: Path) -> Index:
-    """Open an index of `index_file`, which may be incomplete. Raises Refused for a folder that is not an index."""
+    r"""Open an index of `index_file`, which may be incomplete. Raises Refused for a folder that is not an index.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("corpus.txt").write_text("She opened the door.\nHe closed the window.\n")
+    >>> counts = bert_core.index_file(Path("corpus.txt"), Path("index"))
+    >>> index = bert_core.open_index(Path("index"))
+    >>> index.documents, index.layers
+    ({'corpus.txt': 14}, (0, 1, 2, 3, 4, 5))
+    """
     contents = read_contents(folder)
     try:
         layers = None if contents["layers"] is None else tuple(contents["layers"])

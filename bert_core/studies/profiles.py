@@ -475,7 +475,15 @@ def _number_sentences(values: Any, sentences: dict[tuple[str, int, str], int]) -
 
 @validate_arguments
 def read_profiles(path: Path) -> Profiles:
-    """Read a file that `write_profiles` wrote. Raises Refused for any other file."""
+    """Read a file that `write_profiles` wrote. Raises Refused for any other file.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> folder = Path(bert_core.__file__).parent / "assets" / "headlight-mini"
+    >>> profiles = bert_core.read_profiles(folder / "profiles.json.gz")
+    >>> profiles.model, len(profiles.heads)
+    ('headlight-mini', 72)
+    """
     if not path.is_file():
         raise Refused(f"there is no file {path.name}: `headlight profile` writes one")
     values = _read_json(path)

@@ -104,7 +104,7 @@ def search(
     engine: str = "local",
     report: Progress = ignore_progress,
 ) -> Matches:
-    """Find the tokens of an index whose hidden states, head outputs or attention are most similar to those of a token.
+    r"""Find the tokens of an index whose hidden states, head outputs or attention are most similar to those of a token.
 
     The similarity of hidden states is their cosine. [CLS] and [SEP] are compared only if all queried tokens are [CLS]
     or [SEP]. Matches of equal score keep the order of the index.
@@ -129,6 +129,16 @@ def search(
     Raises Refused if the weights of the model are not those of the index, and for a token, depth, head or column that
     does not exist. Raises Refused also for an unknown engine, and if Ray is not installed.
     Source: the mode "each" is late interaction, Khattab 2020, section 3.2 (arXiv:2004.12832).
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("corpus.txt").write_text("She opened the door.\nThe sun rises in the east.\n")
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> counts = bert_core.index_file(Path("corpus.txt"), Path("index"), loaded)
+    >>> encoding = loaded.tokenizer.encode("He closed the window.")
+    >>> result = bert_core.search(bert_core.open_index(Path("index")), loaded, encoding, [4], depth=6, top=1)
+    >>> [(match.word, match.text) for match in result.matches]
+    [('door', 'She opened the door.')]
     """
     check_engine(engine)
     index.check_model(loaded)

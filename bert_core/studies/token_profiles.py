@@ -34,7 +34,7 @@ def token_profiles(
     seed: int = 0,
     report: Progress = ignore_progress,
 ) -> tuple[TokenProfile, ...]:
-    """Compute the profiles of word pieces over the corpus of an index.
+    r"""Compute the profiles of word pieces over the corpus of an index.
 
     index: the index.
     pieces: word pieces as the tokenizer writes them, such as "bank" or "##ing". None for the most frequent ones that
@@ -49,6 +49,14 @@ def token_profiles(
     Returns the profiles in the order of `pieces`, or most frequent first.
     Raises Refused for a word piece that occurs fewer than ten times, a depth that is not in the index, and a damaged
     shard.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("corpus.txt").write_text("She opened the door.\n" * 10)
+    >>> counts = bert_core.index_file(Path("corpus.txt"), Path("index"))
+    >>> [profile] = bert_core.token_profiles(bert_core.open_index(Path("index")), ["door"])
+    >>> profile.piece, profile.times
+    ('door', 10)
     """
     max_pieces, examples, seed = (
         require_int("max_pieces", max_pieces, 0),

@@ -48,7 +48,7 @@ class LabelledSentence:
 
 @validate_arguments
 def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[LabelledSentence]:
-    """Read the sentences of a file with one label per word.
+    r"""Read the sentences of a file with one label per word.
 
     path: one of three kinds of file. (1) A treebank in CoNLL-U. (2) A table with one row per word and the columns
         `sentence` (equal for the words of one sentence), `word`, and one per kind of label. (3) Columns without a
@@ -59,6 +59,13 @@ def read_labelled_words(path: Path, label: str, *, word: int = 1) -> list[Labell
 
     Returns the sentences in the order of the file. The label of a word is None if it is missing or empty.
     Raises Refused if no word has the label, if a line has too few columns, or for any other kind of file.
+
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> _ = Path("words.csv").write_text("sentence,word,tag\n1,Dogs,NOUN\n1,bark,VERB\n")
+    >>> [sentence] = bert_core.read_labelled_words(Path("words.csv"), "tag")
+    >>> sentence.text, sentence.labels
+    ('Dogs bark', ('NOUN', 'VERB'))
     """
     source = identify(path, tabs_in_text=True)
     if source.is_table:

@@ -44,7 +44,7 @@ lint: $(DEV_INSTALLED) $(NPM_INSTALLED) prose
 	$(BIN)/node node_modules/.bin/tsc
 
 # The words and sentences of these documents and of all texts of the app.
-PROSE := CONTRIBUTING.md benchmarks/README.md bert_core/assets/*/MODEL_CARD.md docs/headlight.ipynb
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md benchmarks/README.md bert_core/assets/*/MODEL_CARD.md "docs/**/*.md" docs/tutorials/headlight.ipynb
 prose: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/python -m tools.lint_prose $(PROSE)
 
@@ -60,9 +60,9 @@ coverage: $(REFERENCES_INSTALLED)
 docs: $(DEV_INSTALLED)
 	$(BIN)/python docs/build.py
 
-# Runs docs/headlight.ipynb anew, and keeps what it shows.
+# Runs docs/tutorials/headlight.ipynb anew, and keeps what it shows.
 notebook: $(DEV_INSTALLED)
-	$(BIN)/jupyter execute --inplace docs/headlight.ipynb
+	$(BIN)/jupyter execute --inplace docs/tutorials/headlight.ipynb
 
 bench: $(REFERENCES_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done

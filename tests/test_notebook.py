@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOK = ROOT / "docs" / "headlight.ipynb"
+NOTEBOOK = ROOT / "docs" / "tutorials" / "headlight.ipynb"
 
 
 def cells(path: Path) -> list[nbformat.NotebookNode]:

@@ -32,7 +32,6 @@ myst_enable_extensions = ["dollarmath"]
 html_theme = "furo"
 html_title = f"Headlight {release}"
 html_favicon = "../viz_app/shell/headlight.svg"
-html_logo = html_favicon
 html_show_sourcelink = False
 html_copy_source = False
 pygments_style, pygments_dark_style = "default", "monokai"

@@ -33,6 +33,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return tmp_path
 
 
+@pytest.fixture
+def served_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, with the repository as the current folder, from which Streamlit reads its settings."""
+    monkeypatch.chdir(DOCS.parent)
+    return folder
+
+
 def changed(folder: Path, *pairs: tuple[str, str]) -> Path:
     """The lesson of the folder, with something else in its file."""
     file = folder / "mine.toml"
@@ -134,19 +141,19 @@ def test_a_lesson_without_a_right_or_a_wrong_answer_is_a_fault(
         assert (status, says in err) == (2 if says else 0, True), err
 
 
-def test_the_lessons_of_a_folder_stand_on_the_page_and_are_read_again(folder: Path) -> None:
+def test_the_lessons_of_a_folder_stand_on_the_page_and_are_read_again(served_folder: Path) -> None:
     """Under a heading of their own; a changed file is seen at once, a broken one is named, and nothing else is lost."""
     app = settled(visited("learn"))
     assert "From your teacher" in [heading.value for heading in app.subheader]
     next(button for button in app.button if button.key == "begin_mine").click()
     settled(app.run())
     assert app.session_state.lesson == "mine" and "Which word, if it were masked too" in words(app)
-    changed(folder, ('title = "The missing word"', 'title = "<b>Another</b> [x](http://y)"'))
+    changed(served_folder, ('title = "The missing word"', 'title = "<b>Another</b> [x](http://y)"'))
     app = settled(visited("learn"))
     assert "Another" in words(app) and not app.warning
     assert any(r"\[x\]" in text.value for text in app.markdown), "as it is written, and no link"
     open_ = settled(visited("predict", text="He drank a cup of tea with milk.", masked="5", lesson="mine"))
-    changed(folder, ("minutes = 6", "minutes = 600"))
+    changed(served_folder, ("minutes = 6", "minutes = 600"))
     settled(open_.run())
     assert not open_.exception and not open_.error and open_.session_state.lesson == ""
     app = settled(visited("learn"))

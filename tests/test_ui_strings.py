@@ -50,7 +50,7 @@ def test_the_linter_reports_words_and_long_sentences(tmp_path: Path) -> None:
 
 
 def test_parts_of_other_files_are_linted(tmp_path: Path) -> None:
-    """The next and the last release of the changelog, without the earlier ones, and the Markdown cells of a notebook."""
+    """The next and the last release of the changelog, without earlier ones, and the Markdown cells of a notebook."""
     (release,) = parts("CHANGELOG.md")
     assert release.text.count("\n## ") == 2 and (ROOT / "CHANGELOG.md").read_text("utf-8").startswith(release.text)
     notebook = tmp_path / "a.ipynb"

@@ -42,7 +42,7 @@ def findings(documents: Iterable[str], texts: Iterable[UiString]) -> list[str]:
 
 
 def parts(file: str) -> Iterator[UiString]:
-    """Yield the next and the last release of CHANGELOG.md, or the Markdown cells of a notebook; nothing of any other file."""
+    """Yield the next and the last release of CHANGELOG.md, or the Markdown cells of a notebook; else nothing."""
     if file == "CHANGELOG.md":
         yield UiString(file, 1, "\n## ".join((ROOT / file).read_text("utf-8").split("\n## ")[:3]))
     elif file.endswith(".ipynb"):

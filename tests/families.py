@@ -18,7 +18,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet", "deberta-v2")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -39,15 +39,30 @@ SIZES: dict[str, dict[str, Any]] = {
         "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
         "max_position_embeddings": 514, "layer_norm_eps": 1e-5,
     },
+    "deberta-v2": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "relative_attention": True, "position_buckets": 256, "pos_att_type": "p2c|c2p", "share_att_key": True,
+        "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
     "bertweet": "Roberta", "electra": "Electra", "albert": "Albert", "mpnet": "MPNet",
+    "deberta-v2": "DebertaV2",
 }  # fmt: skip
 
 
 # The weights from which queries and keys are made: large ones give maps that are not flat.
-PEAKED = (".q_lin.weight", ".k_lin.weight", ".query.weight", ".key.weight", ".attn.q.weight", ".attn.k.weight")
+PEAKED = (
+    ".q_lin.weight",
+    ".k_lin.weight",
+    ".query.weight",
+    ".key.weight",
+    ".attn.q.weight",
+    ".attn.k.weight",
+    ".query_proj.weight",
+    ".key_proj.weight",
+)
 
 
 def sentences() -> list[str]:
@@ -144,11 +159,13 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         special = {
             "XLMRobertaTokenizer": ["<s>", "<pad>", "</s>", "<unk>"],
             "AlbertTokenizer": ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"],
+            "DebertaV2Tokenizer": ["[PAD]", "[CLS]", "[SEP]", "[UNK]"],
             "CamembertTokenizer": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<s>", "</s>"],
         }[kind]
         backend = tokenizers.Tokenizer(models.Unigram())
         backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
-        trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>")
+        unknown = next(token for token in special if token in ("<unk>", "[UNK]"))
+        trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token=unknown)
         backend.train_from_iterator(sentences(), trainer)
         trained = json.loads(backend.to_str())["model"]["vocab"]
         # The rarest signs come out 0.0001 apart, in another order each time: all of them count as the rarest.
@@ -158,6 +175,8 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         vocabulary = [*counted[: len(special)], *behind]
         if kind == "AlbertTokenizer":
             return transformers.AlbertTokenizer(vocab=vocabulary, do_lower_case=not cased, keep_accents=cased)
+        if kind == "DebertaV2Tokenizer":
+            return transformers.DebertaV2Tokenizer(vocab=[*vocabulary, ("[MASK]", 0.0)], do_lower_case=not cased)
         fast = getattr(transformers, kind)(vocab=[*vocabulary, ("<mask>", 0.0)])
         if not cased:
             fast.backend_tokenizer.normalizer = normalizers.Lowercase()
@@ -174,6 +193,7 @@ _TRAINED = {
     "camembert": _unigrams("CamembertTokenizer"),
     "albert": _unigrams("AlbertTokenizer"),
     "mpnet": _mpnet_pieces,
+    "deberta-v2": _unigrams("DebertaV2Tokenizer"),
 }
 
 

@@ -482,7 +482,7 @@ def attention_probabilities(
     query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
         remaining heads of the layer; None: every row has all heads.
     """
-    scores = query @ key.transpose(-1, -2) / math.sqrt(attention.attention_head_size)
+    scores = query @ key.transpose(-1, -2) * attention.score_scale
     if attention.distances is not None:
         numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]
         scores = scores + attention.position_scores(query, key, query.shape[2], None, numbers)

@@ -165,7 +165,8 @@ class ModuleTracer(TorchFunctionMode):
             arguments = (*args, *(kwargs or {}).values())
             name = next((self._name_of(id(value)) for value in arguments if id(value) in self._names), None)
             if name is not None:
-                self.modules[name] = (args[0], result)
+                # Only the first call of a layer is for the states of tokens: later ones can project a table.
+                self.modules.setdefault(name, (args[0], result))
                 if layer := re.search(r"layer\.(\d+)\.(.*)", name):
                     self._layer = int(layer[1])
                     if layer[2] == "output.LayerNorm":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_core.records import HeadVectors
@@ -26,7 +25,7 @@ from viz_app.figures.style import HEAD_COLOURS, one_line, page, two_digits
 
 HATCHES = ("", "////", "....")  # of the bars, so that terms can be told apart without colour
 BAR_HEIGHT, KEY_GAP = 0.085, 0.09  # inches
-BARS_WIDTH, MAP_SIDE, MAP_GAP = 3.4, 2.6, 0.25  # inches
+BARS_WIDTH, MAP_SIDE, MAP_GAP = 3.4, 3.0, 0.25  # inches
 
 
 def terms_picture(vectors: HeadVectors, query: int | None = None) -> Figure:
@@ -46,15 +45,16 @@ def _bars_picture(vectors: HeadVectors, query: int) -> Figure:
     keys, terms = drawn_keys(scores), vectors.addends
     row = BAR_HEIGHT * len(terms) + KEY_GAP
     figure, axes = empty_figure(BARS_WIDTH, row * max(len(keys), 2))
-    places = np.arange(len(keys)) * row
+    places, handles = np.arange(len(keys)) * row, list[Any]()
     for number, (name, values) in enumerate(terms.items()):
         colour = HEAD_COLOURS[number]
         fill: dict[str, Any] = {"edgecolor": colour, "linewidth": 0.5, "hatch": HATCHES[number]}
         fill["facecolor"] = colours.background if HATCHES[number] else colour
         offset = (number - (len(terms) - 1) / 2) * BAR_HEIGHT
-        axes.barh(places + offset, values[query, keys], height=BAR_HEIGHT, label=name, **fill)
+        handles.append(axes.barh(places + offset, values[query, keys], height=BAR_HEIGHT, label=name, **fill))
     half = (row - KEY_GAP) / 2 + 0.02
-    axes.vlines(scores[keys], places - half, places + half, color=colours.text, linewidth=1.6, label=SCORE)
+    ends = places - half, places + half
+    handles.append(axes.vlines(scores[keys], *ends, color=colours.text, linewidth=1.6, label=SCORE))
     axes.axvline(0, color=colours.faint, linewidth=0.8)
     axes.set_ylim(row * (max(len(keys), 1) - 0.5), -row / 2)
     names = [f"{one_line(labels[key], LONGEST_LABEL)} ({key})" for key in keys]
@@ -66,7 +66,7 @@ def _bars_picture(vectors: HeadVectors, query: int) -> Figure:
         axes.annotate(f"{score:.2f}".replace("-", "−"), (1.03, place), va="center", **score_style)
     plain_axes(axes, colours, f"part of the score; the number at the right is the {SCORE}")
     legend: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": 8.5}
-    axes.legend(frameon=False, labelcolor=colours.text, **legend)
+    axes.legend(handles=handles, frameon=False, labelcolor=colours.text, **legend)
     rows_of_legend = (len(terms) + 2) // 2
     title_style: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 11}
     title = (
@@ -85,9 +85,8 @@ def _maps_picture(vectors: HeadVectors) -> Figure:
     cell = min(0.22, max(MAP_SIDE / len(labels), 0.011))
     side = cell * len(labels)
     width = MATRIX_MARGIN + len(maps) * (side + MAP_GAP)
-    figure, first_axes = empty_figure(width, side + MATRIX_MARGIN + 0.5)
-    first_axes.axis("off")
-    axes: Axes | None = None
+    figure, whole = empty_figure(width, side + MATRIX_MARGIN + 0.5)
+    figure.delaxes(whole)
     for number, (name, values) in enumerate(maps.items()):
         place = inches(figure, MATRIX_MARGIN + number * (side + MAP_GAP), MATRIX_MARGIN, side, side)
         axes = figure.add_axes(place, facecolor=colours.background)
@@ -104,5 +103,5 @@ def _maps_picture(vectors: HeadVectors) -> Figure:
         f"L{vectors.layer} H{vectors.head}: terms of the scores, on one scale from −{two_digits(limit)} (blue) to "
         f"{two_digits(limit)} (orange)"
     )
-    first_axes.annotate(caption, (0, 1), xycoords="axes fraction", fontsize=10, color=colours.text, va="top")
+    figure.text(MATRIX_MARGIN / width, 1, caption, fontsize=10, color=colours.text, va="top")
     return figure

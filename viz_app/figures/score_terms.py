@@ -68,7 +68,7 @@ def term_bars(
         bargap=0.25,
         height=round(len(labels) * row_height + legend_height + axis_height),
     )
-    mark = {"size": round(0.8 * row_height), "line": {"width": 2}}
+    mark = {"size": round(sized(0.8, 0.45) * row_height), "line": {"width": 2}}
     figure.update_traces(marker=mark, legendrank=2000, selector={"type": "scatter"})
     return figure.update_layout(legend_itemsizing="constant")
 

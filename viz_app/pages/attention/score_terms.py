@@ -13,6 +13,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import HeadVectors
 from viz_app.figures.score_terms import SCORE, TOP_KEYS, drawn_keys, term_bars, term_map
 from viz_app.figures.stages import window
+from viz_app.figures.style import current_look
 from viz_app.pages.attention import TEXTS, view
 from viz_app.pages.attention.selected_maps import SelectedMaps
 from viz_app.shell.controls import example_button
@@ -63,7 +64,7 @@ def draw_query_terms(maps: SelectedMaps) -> None:
     terms = {name: values[query, keys] for name, values in addends.items()}
     figure = term_bars([f"{labels[key]} ({key})" for key in keys], terms, scores[keys])
     alt = f"Terms of the scores of {len(keys)} keys for the query {labels[query]} ({query})"
-    chart(figure, key="score_terms", alt=alt, grows=False)
+    chart(figure, key="score_terms", alt=alt)
 
 
 def _write_sum(score: float, terms: Mapping[str, float]) -> str:
@@ -76,10 +77,23 @@ def _write_sum(score: float, terms: Mapping[str, float]) -> str:
 
 
 def draw_term_maps(maps: SelectedMaps) -> None:
-    """Draw the map of each term and of the score of the selected head, on one colour scale."""
+    """Draw the map of each term and of the score of the selected head; in lecture mode in a popover."""
     vectors = head_terms(maps)
     if vectors is None:
         return
+    if not current_look().lecture:
+        _draw_maps(maps, vectors, columns=2)
+        return
+    popover = st.popover(
+        TEXTS["score_terms.maps"], icon=":material/grid_on:", key="score_terms_maps", on_change="rerun"
+    )
+    if popover.open:
+        with popover:
+            _draw_maps(maps, vectors, columns=1)
+
+
+def _draw_maps(maps: SelectedMaps, vectors: HeadVectors, columns: int) -> None:
+    """Draw the map of each term and of the score of a head, on one colour scale. columns: of maps side by side."""
     query, encoding = maps.query(maps.choice), maps.selection.encoding
     places = window(len(encoding), query, MAX_ROWS)
     if places.stop - places.start < len(encoding):
@@ -91,8 +105,8 @@ def draw_term_maps(maps: SelectedMaps) -> None:
     }
     limit = max(float(np.abs(np.nan_to_num(term)).max()) for term in values.values())
     names = list(values)
-    for start in range(0, len(names), 2):
-        for name, column in zip(names[start : start + 2], st.columns(2, gap="medium"), strict=False):
+    for start in range(0, len(names), columns):
+        for name, column in zip(names[start : start + columns], st.columns(columns, gap="medium"), strict=False):
             with column:
                 st.markdown(f"**{name.capitalize()}**")
                 row = query - places.start

@@ -230,7 +230,8 @@ class Disentangled(DistanceScores):
 
         Numbers below 1 mean that a setting is not used. Raises Refused for a value that is not supported.
         """
-        changes = {name: settings[name] for name in (f.name for f in dataclasses.fields(self)) if name in settings}
+        names = ("position_buckets", "max_relative_positions", "pos_att_type", "share_att_key")
+        changes = {name: settings[name] for name in names if name in settings}
         for name in ("position_buckets", "max_relative_positions"):
             if name in changes:
                 changes[name] = max(0, require_int(name, changes[name], None, 2**20))

@@ -121,7 +121,7 @@ def log_probability(loaded: LoadedModel, states: Tensor, target: Target) -> floa
     return loaded.model.cls.predictions(states[:, target.position]).log_softmax(-1)[0, target.token_id].item()
 
 
-@pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("what", HEAD_PARTS)
 def test_every_place_is_what_one_whole_pass_finds_where_distances_count(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, kind: str

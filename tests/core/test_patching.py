@@ -81,7 +81,8 @@ def patched_by_hand(
         if here and what in ("query", "key", "value"):
             part = {"query": query, "key": key, "value": value}[what]
             part[:, head, rest[1]] = getattr(own, what)[:, head, rest[1]]
-        scores = query @ key.transpose(-1, -2) / size**0.5
+        terms = 1 if attention.distances is None else attention.distances.root_terms
+        scores = query @ key.transpose(-1, -2) / (terms * size) ** 0.5
         if attention.distances is not None:
             scores = scores + attention.position_scores(query, key, len(text), None, attention.heads)
         probs = scores.softmax(-1)

@@ -451,7 +451,7 @@ def test_settings_that_are_not_used_are_said(tmp_path: Path) -> None:
         assert Tokenizer.from_folder(folder).notes == ()
 
 
-@pytest.mark.parametrize("name", ["gpt2", "xlm-roberta by its model file"])
+@pytest.mark.parametrize("name", ["gpt2", "xlm-roberta by its model file", "deberta-v2 as published"])
 def test_without_transformers_the_sentence_says_how_to_install_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

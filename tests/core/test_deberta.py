@@ -34,7 +34,7 @@ from bert_core.run.paths import patch_path
 from bert_core.run.perturbation import integrated_gradients, values_without
 from bert_core.run.vectors import head_vectors, score_addends
 from bert_core.run.walk import walk
-from tests.families import reference_of, save_family
+from tests.families import reference_of, save_family, save_published_deberta
 from tests.near import assert_near
 
 TABLE = "deberta.encoder.rel_embeddings.weight"
@@ -374,18 +374,12 @@ def test_the_first_deberta_is_refused(folder: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def detector_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as published: both heads of pre-training without their generator, and no architecture."""
-    folder = save(tmp_path_factory.mktemp("deberta") / "detector", legacy=False)
-    weights, draw = checkpoint.read_tensors(folder / "model.safetensors"), torch.Generator().manual_seed(5)
-    for name, shape in {
-        "LayerNorm.weight": (48,), "LayerNorm.bias": (48,), "dense.weight": (48, 48), "dense.bias": (48,),
-        "classifier.weight": (1, 48), "classifier.bias": (1,),
-    }.items():  # fmt: skip
-        weights[f"mask_predictions.{name}"] = 0.3 * torch.randn(shape, generator=draw) + (name == "LayerNorm.weight")
+    folder = save_published_deberta(tmp_path_factory.mktemp("deberta") / "detector", **EXACT)
+    weights = checkpoint.read_tensors(folder / "model.safetensors")
+    for name in weights:
+        if name.endswith(("query_proj.weight", "key_proj.weight")):  # for 64 steps of integrated gradients
+            weights[name] = 0.4 * weights[name]
     checkpoint.save_file(weights, folder / "model.safetensors")
-    values = json.loads((folder / "config.json").read_text())
-    del values["architectures"]
-    (folder / "config.json").write_text(json.dumps(values))
     return folder
 
 

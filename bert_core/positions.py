@@ -106,7 +106,7 @@ class DistanceScores(ABC):
         vectors: for each addend (batch or 1, head or 1, used row, head size), or (batch or 1, head, 1, used row)
             without a factor.
         index: (batch or 1, 1, query, key), which of the used rows each pair of tokens has.
-        take_along: `take_along_dim` of torch or `take_along_axis` of NumPy.
+        take_along: `take_along_axis` of NumPy, or a function that does the same with tensors.
         """
         terms = {}
         for addend, table in zip(self.addends, vectors, strict=True):

@@ -80,6 +80,11 @@ class DistanceScores(ABC):
         """Names of the modules that all layers share if `shared_by_layers` is set: the table and its layer norm."""
         return (self.table,) if self.norm is None else (self.table, self.norm)
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings that change the terms, as values that JSON can hold."""
+        return {}
+
     def configured(self, settings: Mapping[str, Any]) -> DistanceScores:
         """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
         return self
@@ -224,6 +229,11 @@ class Disentangled(DistanceScores):
     pos_att_type: tuple[str, ...] = TERMS
     share_att_key: bool = True
     layer_norm: bool = True
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The fields by name."""
+        return dataclasses.asdict(self)
 
     def configured(self, settings: Mapping[str, Any]) -> Self:
         """Return the scheme with the settings of a configuration file, which names the terms as "p2c|c2p" or a list.

@@ -310,6 +310,14 @@ def test_the_table_is_one_weight_in_memory_and_in_files(variant: Path, tmp_path:
     }
 
 
+def test_a_setting_of_distances_is_part_of_the_fingerprint(folder: Path, loaded: LoadedModel, tmp_path: Path) -> None:
+    """The same weights with another maximum distance are another model."""
+    other = bert_core.save(loaded, tmp_path / "other")
+    values = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**values, "max_relative_positions": 300}))
+    assert fingerprint(bert_core.load(other, device="cpu")) != fingerprint(loaded)
+
+
 def test_a_layer_can_go(loaded: LoadedModel, long_text: bert_core.Encoding, tmp_path: Path) -> None:
     """Without the first layer, whose name the table has, the others keep it and its norm, in memory and in files."""
     smaller = bert_core.pruned(loaded, [(1, 2)], neurons=[(2, 3)], layers=[0])

@@ -303,7 +303,7 @@ class BertSelfAttention(nn.Module):
         query_positions = key_positions[None, keys - queries :] if positions is None else positions + keys - queries
         distances = (query_positions[..., None] - key_positions)[:, None] + keys - 1  # (batch or 1, 1, query, key)
         vectors = self._distance_vectors(rows, heads)
-        return scheme.terms(query_layer, key_layer, vectors, row_of_distance[distances], torch.take_along_dim)
+        return scheme.terms(query_layer, key_layer, vectors, row_of_distance[distances], _take_along)
 
     def _distance_vectors(self, rows: Tensor, heads: Heads) -> list[Tensor]:
         """Compute the vectors for `positions.DistanceScores.terms` from some rows of the table.
@@ -334,6 +334,17 @@ class BertSelfAttention(nn.Module):
     cuts = RenamedAttribute("knockouts")
     put = RenamedAttribute("pattern_patches")
     arrows_cut = RenamedAttribute("blocked_edges")
+
+
+def _take_along(products: Tensor, index: Tensor, axis: int) -> Tensor:
+    """Return the products (batch or 1, head, ...) at an index (batch or 1, 1, query, key) along an axis, -1 or -2.
+
+    `torch.take_along_dim` does the same, but copies the index for each head.
+    """
+    batch, heads = max(len(products), len(index)), products.shape[1]
+    index = index.expand(batch, heads, -1, -1)
+    rows = index.shape[-2] if axis == -1 else products.shape[-2]
+    return products.expand(batch, -1, rows, -1).gather(axis, index)
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:

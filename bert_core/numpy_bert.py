@@ -362,15 +362,23 @@ class NSPHead:
 
 
 class DetectorHead:
-    """Head of ELECTRA's discriminator: a logit for each token, positive if the token was probably replaced."""
+    """Head of a discriminator: a logit for each token, positive if the token was probably replaced.
+
+    In DeBERTa-v3, it reads the sum of the hidden states of a token and of the first token, after a LayerNorm.
+    """
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
+        adds_first = config.family.detector_adds_first_token
+        self.norm = LayerNorm(weights, "LayerNorm", config.layer_norm_eps) if adds_first else None
         self.dense, self.last = Dense(weights, "dense"), Dense(weights, "dense_prediction")
         self.activation = ACTIVATIONS[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
 
     def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """Return the logits (...) for hidden states (..., hidden)."""
-        activated = self.activation(hook("detector.dense", self.dense.forward(sequence_output)))
+        """Return the logits (batch, seq) for hidden states (batch, seq, hidden)."""
+        states = sequence_output
+        if self.norm is not None:
+            states = hook("detector.normed", self.norm.forward(states + states[:, :1]))
+        activated = self.activation(hook("detector.dense", self.dense.forward(states)))
         return hook("replaced_logits", self.last.forward(hook("detector.activated", activated))[..., 0])
 
 
@@ -433,7 +441,8 @@ class _Model(ABC):
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
         pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, embedding).
         mlm_logits: (batch, seq, vocab). nsp_logits: (batch, 2).
-        detector.dense, .activated: (batch, seq, hidden). replaced_logits: (batch, seq).
+        detector.dense, .activated: (batch, seq, hidden), and .normed before them if the head has a LayerNorm.
+            replaced_logits: (batch, seq).
         """
         values: dict[str, np.ndarray] = {}
 
@@ -785,6 +794,8 @@ def _check_weights(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -
             renamed |= {name: shared[0] for name in names if shared and name not in renamed}
     if any(name.startswith(DETECTOR_PREFIX) for name in renamed):  # optional, so parameter_shapes does not have it
         hidden = config.hidden_size
+        if config.family.detector_adds_first_token:
+            shapes |= _norm_shapes(f"{DETECTOR_PREFIX}LayerNorm", hidden)
         shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense", hidden, hidden)
         shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense_prediction", hidden, 1)
     missing = [name for name in shapes if name not in renamed]

@@ -80,6 +80,11 @@ class DistanceScores(ABC):
         """Names of the modules that all layers share if `shared_by_layers` is set: the table and its layer norm."""
         return (self.table,) if self.norm is None else (self.table, self.norm)
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings that change the terms, as values that JSON can hold."""
+        return {}
+
     def configured(self, settings: Mapping[str, Any]) -> DistanceScores:
         """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
         return self
@@ -106,7 +111,7 @@ class DistanceScores(ABC):
         vectors: for each addend (batch or 1, head or 1, used row, head size), or (batch or 1, head, 1, used row)
             without a factor.
         index: (batch or 1, 1, query, key), which of the used rows each pair of tokens has.
-        take_along: `take_along_dim` of torch or `take_along_axis` of NumPy.
+        take_along: `take_along_axis` of NumPy, or a function that does the same with tensors.
         """
         terms = {}
         for addend, table in zip(self.addends, vectors, strict=True):
@@ -225,12 +230,18 @@ class Disentangled(DistanceScores):
     share_att_key: bool = True
     layer_norm: bool = True
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The fields by name."""
+        return dataclasses.asdict(self)
+
     def configured(self, settings: Mapping[str, Any]) -> Self:
         """Return the scheme with the settings of a configuration file, which names the terms as "p2c|c2p" or a list.
 
         Numbers below 1 mean that a setting is not used. Raises Refused for a value that is not supported.
         """
-        changes = {name: settings[name] for name in (f.name for f in dataclasses.fields(self)) if name in settings}
+        names = ("position_buckets", "max_relative_positions", "pos_att_type", "share_att_key")
+        changes = {name: settings[name] for name in names if name in settings}
         for name in ("position_buckets", "max_relative_positions"):
             if name in changes:
                 changes[name] = max(0, require_int(name, changes[name], None, 2**20))

@@ -11,6 +11,7 @@ from typing import Any
 import tokenizers
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
@@ -217,6 +218,23 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
             if any(part in name for part in PEAKED):
                 parameter.normal_(std=(9.0 / config.hidden_size) ** 0.5)
     model.save_pretrained(folder)
+    return folder
+
+
+def save_published_deberta(folder: Path, **sizes: Any) -> Path:
+    """A DeBERTa-v3 as published: both heads of its pre-training without the generator, and no architecture."""
+    save_family("deberta-v2", folder, legacy=False, **sizes)
+    weights, draw = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(5)
+    hidden = len(weights["deberta.encoder.LayerNorm.weight"])
+    for name, shape in {
+        "LayerNorm.weight": (hidden,), "LayerNorm.bias": (hidden,), "dense.weight": (hidden, hidden),
+        "dense.bias": (hidden,), "classifier.weight": (1, hidden), "classifier.bias": (1,),
+    }.items():  # fmt: skip
+        weights[f"mask_predictions.{name}"] = 0.3 * torch.randn(shape, generator=draw) + (name == "LayerNorm.weight")
+    save_file(weights, folder / "model.safetensors")
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del values["architectures"]
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     return folder
 
 

@@ -250,7 +250,9 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         st.markdown(result_sentence(maps, combined))
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
-        vectors=None if vectors is None else Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal),
+        vectors=None if vectors is None else Vectors(
+            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms
+        ),
         query=maps.query(choice),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],

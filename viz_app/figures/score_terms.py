@@ -36,12 +36,10 @@ def term_fill(number: int) -> dict[str, Any]:
     return hatched(colour, shape=shape, solidity=0.5) if shape else {"color": colour}
 
 
-def term_bars(
-    labels: Sequence[str], terms: Mapping[str, np.ndarray], scores: np.ndarray, *, selected: int | None = None
-) -> go.Figure:
+def term_bars(labels: Sequence[str], terms: Mapping[str, np.ndarray], scores: np.ndarray) -> go.Figure:
     """Draw the terms of the scores of one query as bars for each key, with a mark at the score and its number.
 
-    labels: (key,). terms: name -> (key,) numbers. scores: (key,). selected: key with a bold label.
+    labels: (key,). terms: name -> (key,) numbers. scores: (key,).
     Raises ValueError if the lengths differ.
     """
     series = {name: values.tolist() for name, values in terms.items()}
@@ -61,14 +59,13 @@ def term_bars(
         fills={name: term_fill(number) for number, name in enumerate(series)},
         marks=(SCORE, scores.tolist()),
         limits=(low - 0.03 * reach if low < 0 else 0.0, high + 0.03 * reach),
-        selected=selected,
         bar_texts=False,
         legend=True,
         annotations=notes,
         bargap=0.25,
         height=round(len(labels) * row_height + legend_height + axis_height),
     )
-    mark = {"size": round(sized(0.8, 0.45) * row_height), "line": {"width": 2}}
+    mark = {"size": round(sized(0.8, 0.35) * row_height), "line": {"width": 2}}
     figure.update_traces(marker=mark, legendrank=2000, selector={"type": "scatter"})
     return figure.update_layout(legend_itemsizing="constant")
 

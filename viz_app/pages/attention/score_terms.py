@@ -16,6 +16,7 @@ from viz_app.figures.stages import window
 from viz_app.figures.style import current_look
 from viz_app.pages.attention import TEXTS, view
 from viz_app.pages.attention.selected_maps import SelectedMaps
+from viz_app.shell import downloads
 from viz_app.shell.controls import example_button
 from viz_app.shell.markdown import quoted
 from viz_app.shell.view import chart, write_note
@@ -87,9 +88,11 @@ def draw_term_maps(maps: SelectedMaps) -> None:
     popover = st.popover(
         TEXTS["score_terms.maps"], icon=":material/grid_on:", key="score_terms_maps", on_change="rerun"
     )
-    if popover.open:
-        with popover:
-            _draw_maps(maps, vectors, columns=1)
+    if not popover.open:
+        popover.container(height=downloads.POPOVER_HEIGHT, border=False)  # its place depends on its height as it opens
+        return
+    with popover:
+        _draw_maps(maps, vectors, columns=1)
 
 
 def _draw_maps(maps: SelectedMaps, vectors: HeadVectors, columns: int) -> None:

@@ -26,10 +26,28 @@ from bert_core.loading import best_device
 from bert_core.modeling import BertForPreTraining
 
 REPEATS = {16: 1} if QUICK else {16: 11, 128: 7}  # tokens -> how often each side runs
+# Of a model whose distances have logarithmic buckets from 128 tokens on.
+MORE_REPEATS: dict[str, dict[int, int]] = {} if QUICK else {"deberta-v3-base": {512: 5}}
 ROBERTA_BASE = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert-base": ("DistilBert", {"hidden_dim": SIZES.get("intermediate_size", 3072)}),
     "roberta-base": ("Roberta", ROBERTA_BASE),
+    "deberta-v3-base": (
+        "DebertaV2",
+        {  # with BERT's vocabulary, so that the word embeddings do not outweigh the layers
+            "vocab_size": 30522,
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "intermediate_size": 3072,
+            "relative_attention": True,
+            "position_buckets": 256,
+            "share_att_key": True,
+            "pos_att_type": "p2c|c2p",
+            "norm_rel_ebd": "layer_norm",
+            "position_biased_input": False,
+        },
+    ),
     "electra-small": ("Electra", {}),
     "electra-base": (
         "Electra",
@@ -92,7 +110,7 @@ def measure(name: str) -> list[tuple[str, str, float, float, str]]:
         "theirs_frozen": lambda ids: theirs_gradients(peers[True], ids, frozen=True),
     }
     results = []
-    for tokens, times in REPEATS.items():
+    for tokens, times in (REPEATS | MORE_REPEATS.get(name, {})).items():
         ids = sentence(tokens)
         for label, left, right in ROWS:
             sides = {left: runs[left], right: runs[right]}
@@ -104,7 +122,8 @@ def measure(name: str) -> list[tuple[str, str, float, float, str]]:
 
 def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
+    counts = REPEATS | {tokens: times for more in MORE_REPEATS.values() for tokens, times in more.items()}
+    repeats = ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in counts.items())
     lines = [
         f"{torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}, "
         f"{torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "

@@ -232,6 +232,7 @@ from .run.target_grammar import format_target as format_target
 from .run.target_grammar import parse_target as parse_target
 from .run.vectors import all_head_vectors as all_head_vectors
 from .run.vectors import head_vectors as head_vectors
+from .run.vectors import score_addends as score_addends
 from .run.walk import walk as walk
 from .studies.compare import compare_models as compare_models
 from .studies.curve import pruning_curve as pruning_curve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.deprecation import RenamedAttribute, renamed_parameters
 from bert_core.edits import ActivationPatch, AttentionKnockout, blocked_edges
-from bert_core.positions import POSITION_SCHEMES, Heads
+from bert_core.positions import Heads, select_heads, used_rows
 from bert_core.recording import Watcher, find_watcher, save_map
 from bert_core.refused import Refused
 
@@ -69,12 +69,16 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.position_embedding_type = "absolute" if is_cross_attention else config.position_embedding_type
         self.max_position_embeddings = config.max_position_embeddings
-        self.distances = POSITION_SCHEMES[self.position_embedding_type].distances
+        self.distances = None if is_cross_attention else config.position_scheme.distances
         if self.distances is not None:
-            shape = self.distances.table_shape(
+            rows, width = self.distances.table_shape(
                 config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
             )
-            self.add_module(self.distances.table, nn.Embedding(*shape))
+            self.add_module(self.distances.table, nn.Embedding(rows, width))
+            if self.distances.norm is not None:
+                self.add_module(self.distances.norm, nn.LayerNorm(width, eps=config.layer_norm_eps))
+            for name in self.distances.own_projections:
+                self.add_module(name, nn.Linear(width, self.all_head_size))
         self.knockouts: tuple[AttentionKnockout, ...] = ()
         self.pattern_patches: tuple[ActivationPatch, ...] = ()
         self.save_attention = False
@@ -101,6 +105,17 @@ class BertSelfAttention(nn.Module):
     def get_attn_gradients(self) -> Tensor | None:
         """Return the gradient (batch, head, query, key) of the last saved map, or None before a backward pass."""
         return self._attn_gradients
+
+    @property
+    def head_linears(self) -> tuple[str, ...]:
+        """Names of the linear layers whose outputs are the vectors of all heads."""
+        return ("query", "key", "value", *(() if self.distances is None else self.distances.own_projections))
+
+    @property
+    def score_scale(self) -> float:
+        """Factor of the dot products: 1 over the root of the head size, times the `root_terms` of a position scheme."""
+        terms = 1 if self.distances is None else self.distances.root_terms
+        return 1.0 / math.sqrt(terms * self.attention_head_size)
 
     def transpose_for_scores(self, x: Tensor) -> Tensor:
         """Split (batch, seq, heads * head size) into heads, (batch, head, seq, head size)."""
@@ -168,9 +183,10 @@ class BertSelfAttention(nn.Module):
                 value_layer,
                 attn_mask=None if bias is None else bias.to(query_layer.dtype),
                 dropout_p=self.dropout.p if self.training else 0.0,
+                scale=self.score_scale,
             )
         else:
-            scaled_query = query_layer * (1.0 / math.sqrt(self.attention_head_size))
+            scaled_query = query_layer * self.score_scale
             attention_scores = scaled_query @ key_layer.transpose(-1, -2)  # (batch, head, query, key)
             if bias is not None:
                 attention_scores = attention_scores + bias
@@ -256,31 +272,79 @@ class BertSelfAttention(nn.Module):
     ) -> Tensor:
         """Compute what the relative positions add to the scaled scores, (batch, head, query, key).
 
+        It is the sum of `position_terms`, which has the same arguments and raises the same errors.
+        """
+        terms = [*self.position_terms(query_layer, key_layer, queries, positions, heads).values()]
+        return sum(terms[1:], terms[0])
+
+    def position_terms(
+        self, query_layer: Tensor, key_layer: Tensor, queries: int, positions: Tensor | None, heads: Heads
+    ) -> dict[str, Tensor]:
+        """Compute the terms that the relative positions add to the scaled scores, by name.
+
         query_layer, key_layer: (batch, head, query, head size) and (batch, head, key, head size).
         queries: length of the sequence of the queries. Its last token is at the position of the last key.
         positions: (batch, query), the positions in that sequence of the given queries; None if all are given.
-        heads: original indices of the heads, as for `positions.DistanceScores.scores`.
+        heads: original indices of the heads, as for `positions.select_heads`.
+        Returns tensors (batch or 1, head, query, key), see `positions.DistanceScores.terms`.
         Raises Refused if the sequence is longer than the model allows, and AttributeError if the model has no
         relative positions.
         """
-        scheme = self.distances
+        scheme, device = self.distances, query_layer.device
         if scheme is None:
             raise AttributeError("this attention module has no relative positions")
         keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
             raise Refused(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
-        key_positions = torch.arange(keys, device=query_layer.device)
+        rows, row_of_distance = (
+            torch.tensor(part, device=device) for part in used_rows(scheme, keys, self.max_position_embeddings)
+        )
+        key_positions = torch.arange(keys, device=device)
         query_positions = key_positions[None, keys - queries :] if positions is None else positions + keys - queries
-        distances = query_positions[..., None] - key_positions  # (batch or 1, query, key)
-        rows = scheme.rows(torch.arange(1 - keys, keys, device=query_layer.device), self.max_position_embeddings)
-        vectors: Tensor = self.get_submodule(scheme.table)(rows[distances + keys - 1])
-        vectors = vectors.expand(len(query_layer), -1, -1, -1)  # (batch, query, key, width)
-        scores: Tensor = scheme.scores(query_layer, key_layer, vectors, heads, torch.einsum)
-        return scores / math.sqrt(self.attention_head_size) if scheme.scaled else scores
+        distances = (query_positions[..., None] - key_positions)[:, None] + keys - 1  # (batch or 1, 1, query, key)
+        vectors = self._distance_vectors(rows, heads)
+        return scheme.terms(query_layer, key_layer, vectors, row_of_distance[distances], _take_along)
+
+    def _distance_vectors(self, rows: Tensor, heads: Heads) -> list[Tensor]:
+        """Compute the vectors for `positions.DistanceScores.terms` from some rows of the table.
+
+        Projected rows have the dropout of the embeddings in training. A projection is called as a function, because
+        hooks on the query and key layers are for the states of tokens.
+        """
+        scheme = self.distances
+        assert scheme is not None  # only called by position_terms
+        table: Tensor = self.get_submodule(scheme.table)(rows)  # (row, width)
+        if scheme.norm is not None:
+            table = self.get_submodule(scheme.norm)(table)
+        vectors = []
+        for addend in scheme.addends:
+            if addend.factor is None:  # a number for each head
+                by_head, available = table.T[:, None], range(self.config.num_attention_heads)
+                selected = select_heads(by_head, available, heads)
+            elif addend.projection is None:
+                selected = table[None, None]
+            else:
+                linear = cast("nn.Linear", self.get_submodule(addend.projection))
+                dropped = F.dropout(table, self.config.hidden_dropout_prob, self.training)
+                projected = self.transpose_for_scores(F.linear(dropped, linear.weight, linear.bias)[None])[0]
+                selected = select_heads(projected, self.heads, heads)
+            vectors.append(selected * self.score_scale if scheme.scaled else selected)
+        return vectors
 
     cuts = RenamedAttribute("knockouts")
     put = RenamedAttribute("pattern_patches")
     arrows_cut = RenamedAttribute("blocked_edges")
+
+
+def _take_along(products: Tensor, index: Tensor, axis: int) -> Tensor:
+    """Return the products (batch or 1, head, ...) at an index (batch or 1, 1, query, key) along an axis, -1 or -2.
+
+    `torch.take_along_dim` does the same, but copies the index for each head.
+    """
+    batch, heads = max(len(products), len(index)), products.shape[1]
+    index = index.expand(batch, heads, -1, -1)
+    rows = index.shape[-2] if axis == -1 else products.shape[-2]
+    return products.expand(batch, -1, rows, -1).gather(axis, index)
 
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
@@ -376,9 +440,8 @@ class BertAttention(nn.Module):
         )
         if not pruneable:
             return
-        attention.query = prune_linear_layer(attention.query, index)
-        attention.key = prune_linear_layer(attention.key, index)
-        attention.value = prune_linear_layer(attention.value, index)
+        for name in attention.head_linears:
+            setattr(attention, name, prune_linear_layer(getattr(attention, name), index))
         self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
         attention.heads = tuple(head for head in attention.heads if head not in pruneable)
         attention.num_attention_heads = len(attention.heads)

@@ -135,6 +135,7 @@ class BertConfig:
                 "pruned heads or neurons"
             )
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+        POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)  # raises Refused for unsupported settings
 
     def _require_size(self, name: str, minimum: int) -> None:
         """Check an integer field, and convert a NumPy integer to an int, which JSON can represent."""
@@ -220,7 +221,7 @@ class BertConfig:
     @property
     def position_scheme(self) -> PositionScheme:
         """What positions add to the embeddings, and what distances add to the attention scores."""
-        return POSITION_SCHEMES[self.position_embedding_type]
+        return POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)
 
     @property
     def first_position(self) -> int:
@@ -343,9 +344,10 @@ class BertConfig:
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise Refused(f"the configuration is {short_repr(values)}: it must give values by name")
         family = family_of(values.get("model_type"))
+        file_values = {**family.default_sizes, **values}
         for name, value in family.required_values.items():
-            if values.get(name, value) != value:
-                raise Refused(f"{name} is {short_repr(values[name])}: only models with {value} are supported")
+            if file_values.get(name, value) != value:
+                raise Refused(f"{name} is {short_repr(file_values[name])}: only models with {value} are supported")
         bert_names = {family_name: name for name, family_name in family.sizes.items()}
         renamed = {**family.default_sizes, **{bert_names.get(name, name): value for name, value in values.items()}}
         field_names = {f.name for f in dataclasses.fields(cls)} - {"extra"}
@@ -374,7 +376,8 @@ class BertConfig:
         family = self.family
         if self.num_hidden_groups is None and "num_hidden_groups" in family.default_sizes:
             values["num_hidden_groups"] = self.num_hidden_layers  # one group per layer
-        omitted = {name for name, value in family.default_sizes.items() if values[name] == value} - set(family.sizes)
+        defaults = {name for name, value in family.default_sizes.items() if values.get(name) == value}
+        omitted = defaults - set(family.sizes)
         omitted |= {"num_hidden_groups"} if values["num_hidden_groups"] is None else set()
         renamed = {family.sizes.get(name, name): value for name, value in values.items() if name not in omitted}
         return {**self.extra, **renamed}

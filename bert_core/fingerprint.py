@@ -82,6 +82,9 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
     if callable(config.hidden_act):
         name = getattr(config.hidden_act, "__qualname__", type(config.hidden_act).__qualname__)
         settings["hidden_act"] = f"{config.hidden_act.__module__}.{name}"
+    distances = config.position_scheme.distances
+    if distances is not None and distances.settings:
+        settings["distances"] = dict(distances.settings)
     settings["family"], settings["heads"] = config.family.name, sorted(heads)
     if any(head in heads for head in CLASSIFIERS):
         settings["classes"] = [list(config.labels), config.problem_type, config.activation]

@@ -34,6 +34,7 @@ from bert_core.refused import Refused, require_sequence, validate_arguments
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
 from bert_core.run.memory import decomposition_bytes
+from bert_core.run.targets import target_rows
 from bert_core.tokenizer import Encoding
 
 
@@ -64,7 +65,7 @@ class _MethodInputs:
 
     def at_target(self, maps: np.ndarray) -> np.ndarray:
         """Return the row (..., key) of maps (..., query, key) at the target, or the mean of several rows."""
-        rows: np.ndarray = maps[..., list(self.target.rows), :].mean(-2)
+        rows: np.ndarray = maps[..., list(target_rows(self.loaded, self.target)), :].mean(-2)
         return rows
 
     def rolled(self, method: Callable[..., TokenMaps]) -> np.ndarray:
@@ -175,7 +176,7 @@ METHODS = (
         "flow", False, False,
         "Maximum flow of attention from each token to the predicted position, through all layers.",
         "In a deep model the first layer limits the flow, so that all positions get nearly the same scores.",
-        lambda inputs: attention_flow(inputs.run.attention, inputs.target.rows).mean(0),
+        lambda inputs: attention_flow(inputs.run.attention, target_rows(inputs.loaded, inputs.target)).mean(0),
         passes=_pass_per_token,
     ),
     Method(

@@ -33,6 +33,8 @@ class Family:
     predicts_order: whether the head for two texts predicts which comes first, instead of whether B follows A.
     choice_head_values: fields about the layer before the scores of a multiple-choice model, with the only values
         that the family's file may state.
+    detector_adds_first_token: whether the head that detects replaced tokens reads the sum of the hidden states of a
+        token and of the first token, after a layer norm.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Family:
     mlm_act: str | None = None
     predicts_order: bool = False
     choice_head_values: Mapping[str, Any] = field(default_factory=dict)
+    detector_adds_first_token: bool = False
 
     def to_bert_names(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Return weights with the family's names under BERT's names."""
@@ -247,13 +250,51 @@ MPNET = Family(
     mlm_act="gelu",
     counts_from_pad=True,
 )  # fmt: skip
+# He 2021 (arXiv:2006.03654, arXiv:2111.09543): no absolute positions and no segments; queries and keys of contents and
+# of distances, from one table of all layers. The head that detects replaced tokens is that of the published files.
+# Their `lm_predictions` belong to a generator that is not published, so they are not read.
+DEBERTA_V2 = Family(
+    "deberta-v2",
+    "DebertaV2ForSequenceClassification",
+    marker=".attention.self.query_proj.",
+    prefixes=(
+        ("mask_predictions.classifier.", "discriminator_predictions.dense_prediction."),
+        ("mask_predictions.", "discriminator_predictions."),
+        ("pooler.", "bert.pooler."),
+        ("deberta.encoder.rel_embeddings.", "bert.encoder.layer.0.attention.self.rel_embeddings."),
+        ("deberta.encoder.LayerNorm.", "bert.encoder.layer.0.attention.self.rel_LayerNorm."),
+        ("deberta.", "bert."),
+        ("encoder.rel_embeddings.", "bert.encoder.layer.0.attention.self.rel_embeddings."),
+        ("encoder.LayerNorm.", "bert.encoder.layer.0.attention.self.rel_LayerNorm."),
+        ("embeddings.", "bert.embeddings."),
+        ("encoder.", "bert.encoder."),
+    ),
+    layer_names=(
+        (".attention.self.query_proj.", ".attention.self.query."),
+        (".attention.self.key_proj.", ".attention.self.key."),
+        (".attention.self.value_proj.", ".attention.self.value."),
+    ),
+    sizes={"pooler_act": "pooler_hidden_act", "classifier_dropout": "cls_dropout"},
+    default_sizes={
+        "vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24,
+        "intermediate_size": 6144, "layer_norm_eps": 1e-7, "type_vocab_size": 0, "pooler_act": "gelu",
+        "position_embedding_type": "disentangled", "relative_attention": False, "position_biased_input": True,
+        "position_buckets": -1, "max_relative_positions": -1, "pos_att_type": None, "share_att_key": False,
+        "norm_rel_ebd": "none", "embedding_size": None,
+    },
+    required_values={
+        "position_embedding_type": "disentangled", "relative_attention": True, "position_biased_input": False,
+        "conv_kernel_size": 0, "embedding_size": None,
+    },
+    detector_adds_first_token=True,
+)  # fmt: skip
 FAMILIES = {
-    family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET)
+    family.name: family
+    for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET, DEBERTA_V2)
 }
 # Text encoders with an unsupported architecture: their `model_type` and the difference, for a message.
 UNSUPPORTED_TYPES = {
-    "deberta": "whose attention treats content and position separately",
-    "deberta-v2": "whose attention treats content and position separately",
+    "deberta": "whose queries, keys and values have one projection, unlike those of DeBERTa-v2 and v3",
     "modernbert": "which normalises the input of each sublayer and rotates queries and keys by position",
 }
 

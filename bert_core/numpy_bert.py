@@ -31,7 +31,7 @@ from safetensors.numpy import load_file
 from bert_core.config import BertConfig
 from bert_core.deprecation import renamed_parameters
 from bert_core.naming import renumber_layers, to_current_names
-from bert_core.positions import POSITION_SCHEMES, DistanceScores
+from bert_core.positions import DistanceScores, select_heads, used_rows
 from bert_core.refused import Refused, require_int, validate_arguments
 
 IGNORED_LABEL = -100  # losses ignore positions with this label
@@ -195,26 +195,33 @@ class MultiheadAttention:
     Depending on the position scheme, distances add terms to the scores (`positions.DistanceScores`).
 
     num_heads: number of heads before pruning.
-    position_embedding_type: key of `positions.POSITION_SCHEMES`.
+    distances: the terms of distances; None for none.
     heads: numbers before pruning of the remaining heads; None for all heads.
     max_length: maximum number of tokens, which determines the rows of some tables of distances.
+    eps: of the layer norm that some tables of distances have.
     """
 
     def __init__(
         self,
         weights: Weights,
         num_heads: int,
-        position_embedding_type: str = "absolute",
+        distances: DistanceScores | None = None,
         heads: Sequence[int] | None = None,
         max_length: int = 512,
+        eps: float = 1e-12,
     ) -> None:
         self.query, self.key, self.value = (Dense(weights, f"self.{name}") for name in ("query", "key", "value"))
         self.output = Dense(weights, "output.dense")
         self.heads = list(range(num_heads) if heads is None else heads)
         self.num_heads = len(self.heads)
         self.head_size = len(self.query.weight) // self.num_heads if self.heads else len(self.output.bias) // num_heads
-        self.distances, self.max_length = POSITION_SCHEMES[position_embedding_type].distances, max_length
-        self.distance_table = None if self.distances is None else weights[f"self.{self.distances.table}.weight"]
+        self.distances, self.max_length, self.all_heads = distances, max_length, range(num_heads)
+        self.root = math.sqrt(self.head_size * (1 if distances is None else distances.root_terms))
+        if distances is not None:
+            self.distance_table = weights[f"self.{distances.table}.weight"]
+            self.distance_norm = None if distances.norm is None else LayerNorm(weights, f"self.{distances.norm}", eps)
+            projections = {addend.projection for addend in distances.addends} - {None}
+            self.projections = {name: Dense(weights, f"self.{name}") for name in projections}
 
     def forward(
         self,
@@ -233,12 +240,9 @@ class MultiheadAttention:
         query = hook("query", self._split_heads(self.query.forward(x)))  # (batch, head, seq, head size)
         key = hook("key", self._split_heads(self.key.forward(x)))
         value = hook("value", self._split_heads(self.value.forward(x)))
-        products, root = query @ key.swapaxes(-1, -2), math.sqrt(self.head_size)  # (batch, head, query, key)
-        if self.distances is None or self.distance_table is None:
-            scores = products / root
-        else:
-            terms = self._distance_scores(self.distances, query, key, self.distance_table)
-            scores = (products + terms) / root if self.distances.scaled else products / root + terms
+        scores = query @ key.swapaxes(-1, -2) / self.root  # (batch, head, query, key)
+        if self.distances is not None and self.heads:
+            scores = scores + sum(self._distance_terms(self.distances, query, key))
         scores = hook("scores", scores)
         masked = hook("masked_scores", scores if mask is None else scores + mask)
         probabilities = hook("probabilities", softmax(masked))
@@ -251,17 +255,26 @@ class MultiheadAttention:
         """Reshape (batch, seq, heads * head size) to (batch, head, seq, head size)."""
         return x.reshape(*x.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2)
 
-    def _distance_scores(
-        self, distances: DistanceScores, query: np.ndarray, key: np.ndarray, table: np.ndarray
-    ) -> np.ndarray:
-        """Return the terms that distances add to the scores, (batch, head, query, key)."""
+    def _distance_terms(self, distances: DistanceScores, query: np.ndarray, key: np.ndarray) -> list[np.ndarray]:
+        """Return the terms that distances add to the scores, (batch or 1, head, query, key) each."""
         length = query.shape[2]
         if length > self.max_length:
             raise Refused(f"the sequence has {length} tokens: this model takes at most {self.max_length}")
-        positions = np.arange(length)
-        vectors = table[distances.rows(positions[:, None] - positions[None, :], self.max_length)]  # (query, key, width)
-        vectors = np.broadcast_to(vectors, (len(query), *vectors.shape))
-        return np.asarray(distances.scores(query, key, vectors, self.heads, np.einsum))
+        rows, row_of_distance = used_rows(distances, length, self.max_length)
+        table = self.distance_table[rows]
+        table = table if self.distance_norm is None else self.distance_norm.forward(table)  # (row, width)
+        vectors = []
+        for addend in distances.addends:
+            if addend.factor is None:  # a number for each head
+                vectors.append(select_heads(table.T[:, None], self.all_heads, self.heads))
+            elif addend.projection is None:
+                vectors.append(table[None, None])
+            else:
+                vectors.append(self._split_heads(self.projections[addend.projection].forward(table)[None]))
+        place = np.arange(length)
+        index = row_of_distance[place[:, None] - place + length - 1][None, None]  # (1, 1, query, key)
+        terms = distances.terms(query, key, vectors, index, np.take_along_axis).values()
+        return [term / self.root if distances.scaled else term for term in terms]
 
 
 class FeedForward:
@@ -284,9 +297,10 @@ class BertBlock:
         self.attention = MultiheadAttention(
             _select_prefix(weights, "attention."),
             config.num_attention_heads,
-            config.position_embedding_type,
+            config.position_scheme.distances,
             config.heads_of(layer),
             config.max_position_embeddings,
+            config.layer_norm_eps,
         )
         self.attention_norm = LayerNorm(weights, "attention.output.LayerNorm", config.layer_norm_eps)
         self.feed_forward = FeedForward(weights, config.hidden_act)
@@ -348,15 +362,23 @@ class NSPHead:
 
 
 class DetectorHead:
-    """Head of ELECTRA's discriminator: a logit for each token, positive if the token was probably replaced."""
+    """Head of a discriminator: a logit for each token, positive if the token was probably replaced.
+
+    In DeBERTa-v3, it reads the sum of the hidden states of a token and of the first token, after a LayerNorm.
+    """
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
+        adds_first = config.family.detector_adds_first_token
+        self.norm = LayerNorm(weights, "LayerNorm", config.layer_norm_eps) if adds_first else None
         self.dense, self.last = Dense(weights, "dense"), Dense(weights, "dense_prediction")
         self.activation = ACTIVATIONS[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
 
     def forward(self, sequence_output: np.ndarray, hook: ValueHook = identity_hook) -> np.ndarray:
-        """Return the logits (...) for hidden states (..., hidden)."""
-        activated = self.activation(hook("detector.dense", self.dense.forward(sequence_output)))
+        """Return the logits (batch, seq) for hidden states (batch, seq, hidden)."""
+        states = sequence_output
+        if self.norm is not None:
+            states = hook("detector.normed", self.norm.forward(states + states[:, :1]))
+        activated = self.activation(hook("detector.dense", self.dense.forward(states)))
         return hook("replaced_logits", self.last.forward(hook("detector.activated", activated))[..., 0])
 
 
@@ -412,14 +434,15 @@ class _Model(ABC):
         layer.N.query, .key, .value, .context: (batch, head, seq, head size). The context includes the gates. Here and
             below, the heads are those that are not pruned.
         layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key). The scores are divided by the root of
-            the head size, and include the terms for distances.
+            the head size (times the number of terms of some position schemes), and include the terms for distances.
         layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden), after the projection, the
             residual connection and the LayerNorm. .output_dense, .output_sum, .output: the same for the feed-forward
             network.
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
         pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, embedding).
         mlm_logits: (batch, seq, vocab). nsp_logits: (batch, 2).
-        detector.dense, .activated: (batch, seq, hidden). replaced_logits: (batch, seq).
+        detector.dense, .activated: (batch, seq, hidden), and .normed before them if the head has a LayerNorm.
+            replaced_logits: (batch, seq).
         """
         values: dict[str, np.ndarray] = {}
 
@@ -678,9 +701,14 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         for name in ("query", "key", "value"):
             shapes |= _dense_shapes(f"{prefix}.attention.self.{name}", hidden, heads)
         if distances is not None:
-            shapes[f"{prefix}.attention.self.{distances.table}.weight"] = distances.table_shape(
+            table_shape = distances.table_shape(
                 config.max_position_embeddings, config.num_attention_heads, config.attention_head_size
             )
+            shapes[f"{prefix}.attention.self.{distances.table}.weight"] = table_shape
+            if distances.norm is not None:
+                shapes |= _norm_shapes(f"{prefix}.attention.self.{distances.norm}", table_shape[1])
+            for name in distances.own_projections:
+                shapes |= _dense_shapes(f"{prefix}.attention.self.{name}", table_shape[1], heads)
         shapes |= _dense_shapes(f"{prefix}.attention.output.dense", heads, hidden) | _norm_shapes(
             f"{prefix}.attention.output.LayerNorm", hidden
         )
@@ -759,12 +787,15 @@ def _check_weights(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -
         )
     shapes = parameter_shapes(config)
     distances = config.position_scheme.distances
-    if distances is not None and distances.shared_by_layers:  # a file has the table once
-        table_names = [name for name in shapes if name.endswith(f".attention.self.{distances.table}.weight")]
-        tables = [renamed[name] for name in table_names if name in renamed]
-        renamed |= {name: tables[0] for name in table_names if tables and name not in renamed}
+    if distances is not None and distances.shared_by_layers:  # a file has the table and its norm once
+        for ending in (f"{module}.{part}" for module in distances.shared_modules for part in ("weight", "bias")):
+            names = [name for name in shapes if name.endswith(f".attention.self.{ending}")]
+            shared = [renamed[name] for name in names if name in renamed]
+            renamed |= {name: shared[0] for name in names if shared and name not in renamed}
     if any(name.startswith(DETECTOR_PREFIX) for name in renamed):  # optional, so parameter_shapes does not have it
         hidden = config.hidden_size
+        if config.family.detector_adds_first_token:
+            shapes |= _norm_shapes(f"{DETECTOR_PREFIX}LayerNorm", hidden)
         shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense", hidden, hidden)
         shapes |= _dense_shapes(f"{DETECTOR_PREFIX}dense_prediction", hidden, 1)
     missing = [name for name in shapes if name not in renamed]

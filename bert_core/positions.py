@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from bert_core.refused import Refused, require_int, short_repr
 
 # A tensor or a NumPy array. This module uses only operations that both libraries have under one name.
 Array = Any
 Heads = Sequence[int] | Sequence[Sequence[int]]
+CONTENT, TO_POSITION, FROM_POSITION = "content-to-content", "content-to-position", "position-to-content"
+POSITION = "position"
+
+
+class Addend(NamedTuple):
+    """One of the terms that a scheme adds to the dot products of queries and keys.
+
+    name: its name in records.
+    factor: what is multiplied by the vector of the distance, "query" or "key"; None if the table has the term itself,
+        a number for each head.
+    projection: linear layer of the attention module that maps a row of the table to the vectors of all heads; None if
+        all heads use the row itself.
+    """
+
+    name: str
+    factor: str | None = None
+    projection: str | None = None
 
 
 class DistanceScores(ABC):
@@ -19,13 +42,52 @@ class DistanceScores(ABC):
     The distance is the position of the query minus the position of the key. A table has the parameters.
 
     table: name of the table within the attention module of a layer.
-    shared_by_layers: whether all layers share one table.
-    scaled: whether the terms are divided by the square root of the head size, as the dot products are.
+    norm: name of the layer norm of the rows of the table, in the same module; None without one. Each layer applies it
+        to the rows that it uses, which is a small share of the cost of their projection.
+    shared_by_layers: whether all layers share one table and its layer norm.
+    scaled: whether the terms are divided by the root by which the dot products are divided.
+    root_terms: factor of the head size under that root.
+    addends: the terms.
     """
 
     table: ClassVar[str]
     shared_by_layers: ClassVar[bool] = False
     scaled: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def addends(self) -> tuple[Addend, ...]:
+        """The terms that are added to each dot product."""
+
+    @property
+    def norm(self) -> str | None:
+        """Name of the layer norm of the table; None without one."""
+        return None
+
+    @property
+    def root_terms(self) -> int:
+        """Factor of the head size under the root."""
+        return 1
+
+    @property
+    def own_projections(self) -> tuple[str, ...]:
+        """Linear layers that map rows of the table, apart from those of queries and keys."""
+        projections = [addend.projection for addend in self.addends if addend.projection not in (None, "query", "key")]
+        return tuple(name for name in projections if name is not None)
+
+    @property
+    def shared_modules(self) -> tuple[str, ...]:
+        """Names of the modules that all layers share if `shared_by_layers` is set: the table and its layer norm."""
+        return (self.table,) if self.norm is None else (self.table, self.norm)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings that change the terms, as values that JSON can hold."""
+        return {}
+
+    def configured(self, settings: Mapping[str, Any]) -> DistanceScores:
+        """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
+        return self
 
     @abstractmethod
     def table_shape(self, max_length: int, heads: int, head_size: int) -> tuple[int, int]:
@@ -35,19 +97,52 @@ class DistanceScores(ABC):
         """
 
     @abstractmethod
-    def rows(self, distances: Array, max_length: int) -> Array:
+    def rows(self, distances: np.ndarray, max_length: int) -> np.ndarray:
         """Return the row of the table for each distance, in the shape of `distances`."""
 
-    @abstractmethod
-    def scores(self, query: Array, key: Array, vectors: Array, heads: Heads, einsum: Callable[..., Array]) -> Array:
-        """Return the term for each attention score, (batch, head, query, key).
+    def terms(
+        self, query: Array, key: Array, vectors: Sequence[Array], index: Array, take_along: Callable[..., Array]
+    ) -> dict[str, Array]:
+        """Return each term by name, (batch, head, query, key).
 
+        Vectors are multiplied once for each used row of the table, and the products then taken by distance, so that no
+        array has the axes query, key and head size.
         query, key: (batch, head, seq, head size).
-        vectors: rows of the table, (batch, query, key, width).
-        heads: number before pruning of each head in `query` and `key`, as one list for the batch or one for each of
-            its rows.
-        einsum: function of the arrays' library.
+        vectors: for each addend (batch or 1, head or 1, used row, head size), or (batch or 1, head, 1, used row)
+            without a factor.
+        index: (batch or 1, 1, query, key), which of the used rows each pair of tokens has.
+        take_along: `take_along_axis` of NumPy, or a function that does the same with tensors.
         """
+        terms = {}
+        for addend, table in zip(self.addends, vectors, strict=True):
+            if addend.factor == "query":
+                terms[addend.name] = take_along(query @ table.swapaxes(-1, -2), index, -1)
+            elif addend.factor == "key":
+                terms[addend.name] = take_along(table @ key.swapaxes(-1, -2), index, -2)
+            else:
+                terms[addend.name] = take_along(table, index, -1)
+        return terms
+
+
+@lru_cache(maxsize=64)
+def used_rows(scheme: DistanceScores, length: int, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of a table that a sequence of `length` tokens uses, and the index of each distance among them.
+
+    The distances are those from -(length - 1) to length - 1. The arrays are shared: they must not be modified.
+    """
+    rows, index = np.unique(scheme.rows(np.arange(1 - length, length), max_length), return_inverse=True)
+    return rows, index
+
+
+def select_heads(vectors: Array, available: Sequence[int], heads: Heads) -> Array:
+    """Return the vectors (batch or 1, head, ...) of some heads from those of all available ones (head, ...).
+
+    heads: number before pruning of each head, as one list for the batch or one for each of its rows.
+    """
+    if tuple(heads) == tuple(available):
+        return vectors[None]
+    places = np.array([available.index(head) for head in np.ravel(heads)], np.int64).reshape(np.shape(heads))
+    return vectors[places] if places.ndim == 2 else vectors[places][None]
 
 
 class RelativeKey(DistanceScores):
@@ -55,26 +150,27 @@ class RelativeKey(DistanceScores):
 
     table = "distance_embedding"
 
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """One dot product; all heads use the same vectors."""
+        return (Addend(TO_POSITION, "query"),)
+
     def table_shape(self, max_length: int, heads: int, head_size: int) -> tuple[int, int]:
         """Return (row, head size), with one row for each distance from -(max_length - 1) to max_length - 1."""
         return 2 * max_length - 1, head_size
 
-    def rows(self, distances: Array, max_length: int) -> Array:
+    def rows(self, distances: np.ndarray, max_length: int) -> np.ndarray:
         """Return the row of each distance; distance 0 has the middle row."""
         return distances + max_length - 1
-
-    def scores(self, query: Array, key: Array, vectors: Array, heads: Heads, einsum: Callable[..., Array]) -> Array:
-        """Return the dot products, (batch, head, query, key); all heads use the same vectors."""
-        return einsum("bhqd,bqkd->bhqk", query, vectors)
 
 
 class RelativeKeyQuery(RelativeKey):
     """Dot products of the query and of the key with the vector (Huang 2020, arXiv:2009.13658, method 4)."""
 
-    def scores(self, query: Array, key: Array, vectors: Array, heads: Heads, einsum: Callable[..., Array]) -> Array:
-        """Return the sums of both dot products, (batch, head, query, key); all heads use the same vectors."""
-        query_scores = super().scores(query, key, vectors, heads, einsum)
-        return query_scores + einsum("bhkd,bqkd->bhqk", key, vectors)
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """Both dot products; all heads use the same vectors."""
+        return (*super().addends, Addend(FROM_POSITION, "key"))
 
 
 class RelativeBias(DistanceScores):
@@ -90,22 +186,135 @@ class RelativeBias(DistanceScores):
     scaled = False
     BUCKET_STARTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91)  # absolute distances; the first bucket is 0
 
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """The bias, which does not depend on the text."""
+        return (Addend(POSITION),)
+
     def table_shape(self, max_length: int, heads: int, head_size: int) -> tuple[int, int]:
         """Return (bucket, head); the buckets of keys after the query come last."""
         return 2 * (len(self.BUCKET_STARTS) + 1), heads
 
-    def rows(self, distances: Array, max_length: int) -> Array:
+    def rows(self, distances: np.ndarray, max_length: int) -> np.ndarray:
         """Return the bucket of each distance."""
         magnitudes = abs(distances)
-        buckets = sum(magnitudes >= start for start in self.BUCKET_STARTS)
-        return buckets + (len(self.BUCKET_STARTS) + 1) * (distances < 0)
+        buckets: np.ndarray = np.searchsorted(self.BUCKET_STARTS, magnitudes, side="right")
+        rows: np.ndarray = buckets + (len(self.BUCKET_STARTS) + 1) * (distances < 0)
+        return rows
 
-    def scores(self, query: Array, key: Array, vectors: Array, heads: Heads, einsum: Callable[..., Array]) -> Array:
-        """Return the biases, (batch, head, query, key); they do not depend on the text."""
-        biases = einsum("bqkh->bhqk", vectors)
-        if heads and isinstance(heads[0], int):
-            return biases if len(heads) == vectors.shape[-1] else biases[:, list(heads)]
-        return biases[[[row] for row in range(len(heads))], heads]
+
+@dataclass(frozen=True)
+class Disentangled(DistanceScores):
+    """Dot products of contents with projected vectors of buckets of distances (He 2021, arXiv:2006.03654, section 3.1).
+
+    The query is multiplied by the key vector of the distance ("c2p"), and the key by the query vector of the distance
+    ("p2c"). All layers share one table. Each projects it by its own query and key layers, or by layers for this alone.
+    Both terms use the row of the query's position minus the key's, as in the published code. The scores are divided by
+    the root of the head size times the number of all terms.
+    The default settings are those of DeBERTa-v3 (He 2021, arXiv:2111.09543).
+
+    position_buckets: number of rows for distances in one direction: distances up to half of it have their own rows, and
+        larger ones logarithmic buckets up to the maximum distance. 0: a row for each distance.
+    max_relative_positions: maximum distance plus 1; 0 for the maximum number of tokens.
+    pos_att_type: the terms, of "c2p" and "p2c". share_att_key: whether the layers for queries and keys project the
+        table. layer_norm: whether the rows are normalised.
+    """
+
+    table: ClassVar[str] = "rel_embeddings"
+    shared_by_layers: ClassVar[bool] = True
+    TERMS: ClassVar[tuple[str, ...]] = ("c2p", "p2c")
+
+    position_buckets: int = 256
+    max_relative_positions: int = 0
+    pos_att_type: tuple[str, ...] = TERMS
+    share_att_key: bool = True
+    layer_norm: bool = True
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The fields by name."""
+        return dataclasses.asdict(self)
+
+    def configured(self, settings: Mapping[str, Any]) -> Self:
+        """Return the scheme with the settings of a configuration file, which names the terms as "p2c|c2p" or a list.
+
+        Numbers below 1 mean that a setting is not used. Raises Refused for a value that is not supported.
+        """
+        names = ("position_buckets", "max_relative_positions", "pos_att_type", "share_att_key")
+        changes = {name: settings[name] for name in names if name in settings}
+        for name in ("position_buckets", "max_relative_positions"):
+            if name in changes:
+                changes[name] = max(0, require_int(name, changes[name], None, 2**20))
+        if changes.get("position_buckets") in (1, 2, 3) or changes.get("position_buckets", 0) % 2:
+            raise Refused(f"position_buckets is {changes['position_buckets']}: it must be an even number from 4, or -1")
+        if "share_att_key" in changes and not isinstance(changes["share_att_key"], bool):
+            raise Refused(f"share_att_key is {short_repr(changes['share_att_key'])}: it must be true or false")
+        if "pos_att_type" in changes:
+            terms = changes["pos_att_type"]
+            terms = terms.lower().split("|") if isinstance(terms, str) else terms
+            terms = [str(term).strip() for term in terms] if isinstance(terms, list | tuple) else []
+            if not terms or not set(terms) <= set(self.TERMS):
+                raise Refused(
+                    f"pos_att_type is {short_repr(changes['pos_att_type'])}: only models with c2p, p2c or both are "
+                    "supported"
+                )
+            changes["pos_att_type"] = tuple(term for term in self.TERMS if term in terms)
+        if "norm_rel_ebd" in settings:
+            norm = settings["norm_rel_ebd"]
+            if norm not in ("none", "layer_norm"):
+                raise Refused(
+                    f"norm_rel_ebd is {short_repr(norm)}: only models with 'none' or 'layer_norm' are supported"
+                )
+            changes["layer_norm"] = norm == "layer_norm"
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """The terms of the setting `pos_att_type`."""
+        to_position = Addend(TO_POSITION, "query", "key" if self.share_att_key else "pos_key_proj")
+        from_position = Addend(FROM_POSITION, "key", "query" if self.share_att_key else "pos_query_proj")
+        by_name = {"c2p": to_position, "p2c": from_position}
+        return tuple(by_name[term] for term in self.pos_att_type)
+
+    @property
+    def norm(self) -> str | None:
+        """Name of the layer norm of the table, if the setting has one."""
+        return "rel_LayerNorm" if self.layer_norm else None
+
+    @property
+    def root_terms(self) -> int:
+        """Number of all terms, that of the contents included."""
+        return 1 + len(self.pos_att_type)
+
+    def table_shape(self, max_length: int, heads: int, head_size: int) -> tuple[int, int]:
+        """Return (row, hidden), with the same number of rows for negative distances and for the others."""
+        return 2 * self._span(max_length), heads * head_size
+
+    def rows(self, distances: np.ndarray, max_length: int) -> np.ndarray:
+        """Return the row of each distance. Distance 0 has the first row of the second half."""
+        span, buckets = self._span(max_length), self._buckets(max_length)
+        signs, magnitudes = (distances > 0) * 1 - (distances < 0) * 1, abs(distances)
+        if buckets is not None:
+            magnitudes = buckets[magnitudes]
+        rows: np.ndarray = (signs * magnitudes + span).clip(0, 2 * span - 1)
+        return rows
+
+    def _span(self, max_length: int) -> int:
+        """Return the number of rows for distances in one direction."""
+        return self.position_buckets or self.max_relative_positions or max_length
+
+    def _buckets(self, max_length: int) -> np.ndarray | None:
+        """Return the bucket of each distance from 0 to max_length, which is the distance itself up to the middle."""
+        if not self.position_buckets:
+            return None
+        middle, furthest = self.position_buckets // 2, (self.max_relative_positions or max_length) - 1
+        distances = np.arange(max(max_length, 1))
+        if furthest <= middle:  # no distance is so large that it has a logarithmic bucket
+            return distances
+        # In single precision as in transformers, since the limits of a bucket are those of rounding.
+        share = np.log(np.maximum(distances, middle).astype(np.float32) / np.float32(middle))
+        share = share / np.log(np.float32(furthest / middle))
+        return np.where(distances <= middle, distances, np.ceil(share * np.float32(middle - 1)) + middle).astype(int)
 
 
 @dataclass(frozen=True)
@@ -114,10 +323,18 @@ class PositionScheme:
 
     adds_vectors: whether the embeddings include a vector for each position.
     distances: terms that self-attention adds to its scores for distances; None for none.
+    has_table: whether checkpoints contain a table of position vectors, even if the embeddings do not include them.
     """
 
     adds_vectors: bool
     distances: DistanceScores | None = None
+    has_table: bool = True
+
+    def configured(self, settings: Mapping[str, Any]) -> PositionScheme:
+        """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
+        if self.distances is None:
+            return self
+        return dataclasses.replace(self, distances=self.distances.configured(settings))
 
 
 # The keys are the values of `position_embedding_type` in a configuration.
@@ -127,5 +344,6 @@ POSITION_SCHEMES = MappingProxyType(
         "relative_key": PositionScheme(adds_vectors=False, distances=RelativeKey()),
         "relative_key_query": PositionScheme(adds_vectors=False, distances=RelativeKeyQuery()),
         "relative_bias": PositionScheme(adds_vectors=True, distances=RelativeBias()),
+        "disentangled": PositionScheme(adds_vectors=False, distances=Disentangled(), has_table=False),
     }
 )

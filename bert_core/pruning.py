@@ -139,7 +139,7 @@ def _fill_with_zeros(layer: BertLayer) -> None:
     self_attention, size = attention.self, attention.self.attention_head_size
     count = self_attention.config.num_attention_heads
     indices = (torch.tensor(self_attention.heads, dtype=torch.long)[:, None] * size + torch.arange(size)).flatten()
-    for name in ("query", "key", "value"):
+    for name in self_attention.head_linears:
         setattr(self_attention, name, _expand_linear(getattr(self_attention, name), indices, count * size, dim=0))
     attention.output.dense = _expand_linear(attention.output.dense, indices, count * size, dim=1)
     self_attention.heads = tuple(range(count))

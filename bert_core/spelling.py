@@ -16,9 +16,11 @@ class Spelling:
 
     Other notations mark the space before a word or the end of a word, and are subclasses.
     has_library_words: whether the word boundaries that the tokenizers library reports are those of words.
+    strips_spaces: whether the span of a piece is taken without the spaces before it, which some tokenizers include.
     """
 
     has_library_words = True
+    strips_spaces = False
 
     def readable(self, piece: str) -> str:
         """Return a piece of the vocabulary in the readable notation."""
@@ -57,6 +59,7 @@ class Unigrams(Spelling):
     """Notation of SentencePiece vocabularies, which write a space as `▁`. Source: Kudo 2018 (arXiv:1808.06226)."""
 
     has_library_words = False
+    strips_spaces = True
 
     def text(self, piece: str) -> str:
         """Return the text that a piece stands for."""
@@ -106,6 +109,8 @@ class Unigrams(Spelling):
 
 class Bytes(Unigrams):
     """Notation of byte-level vocabularies, with one character for each byte. Source: Radford 2019, section 2.2."""
+
+    strips_spaces = False  # a setting of these tokenizers, trim_offsets, determines it
 
     def text(self, piece: str) -> str:
         r"""Return the text that a piece stands for; a byte outside of a complete character becomes `\xNN`."""

@@ -94,11 +94,14 @@ class LinearPath(NamedTuple):
 
     stages: (dense layer, activation, layer norm or None) of each hidden layer of the head, in the order of computation.
     weight: (hidden,), the row of the output layer for this logit. bias: ().
+    sum_norm: layer norm of the sum of the hidden states at all rows of the target, which share one path; None if each
+        row has a path and a logit of its own.
     """
 
     stages: tuple[tuple[nn.Linear, Callable[[Tensor], Tensor], nn.Module | None], ...]
     weight: Tensor
     bias: Tensor
+    sum_norm: nn.Module | None = None
 
 
 @dataclass(frozen=True)
@@ -266,10 +269,14 @@ class TaskHead:
         if target.label is not None and not 0 <= target.label < len(names):
             raise Refused(f"{target.kind} {target.label} does not exist: this model has 0 to {len(names) - 1}")
 
+    def target_rows(self, loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+        """Return the positions of the last layer that `value` needs: those of the target, and others of the model."""
+        return target.rows
+
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         """Compute the value of a target for several copies of a text, differentiable with respect to `rows`.
 
-        rows: (copy, row, hidden), hidden states of the last layer at the positions `target.rows`.
+        rows: (copy, row, hidden), hidden states of the last layer at the positions `target_rows`.
         reference: (1, hidden), sentence vector of `target.other`; None if the target has no second text.
         Returns (copy,), in the unit of the target kind.
         """
@@ -294,7 +301,7 @@ class TaskHead:
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         """Return the path from the hidden state at one row of a target to its logit, or None if there is none.
 
-        row: index into `target.rows`. The value of the target is the sum of the logits of all its rows.
+        row: index into `target_rows`. The value of the target is the sum of the logits of all its rows.
         """
         return None
 
@@ -540,7 +547,7 @@ class ClassificationHead(_PoolerHead):
 
 
 class ReplacedTokenHead(TaskHead):
-    """The discriminator of ELECTRA: whether each token replaces the original one."""
+    """The discriminator of ELECTRA or DeBERTa-v3: whether each token replaces the original one."""
 
     name = "detector"
     description = "has no trained replaced-token detection head"
@@ -556,6 +563,7 @@ class ReplacedTokenHead(TaskHead):
         return "discriminator_predictions.dense_prediction.weight" in weights
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
+        """Compute the logits (..., seq) of whole texts, states (..., seq, hidden): some models add the first token."""
         return as_wide_floats(self.head_module(loaded).discriminator_predictions(states))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
@@ -571,9 +579,19 @@ class ReplacedTokenHead(TaskHead):
         names = [f"{run.encoding.labels[position]} ({position})" for position in positions]
         return [Readout("replaced", tuple(zip(names, run.replaced[positions].tolist(), strict=True)))]
 
+    def target_rows(self, loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+        return (*target.rows, 0) if loaded.config.family.detector_adds_first_token else target.rows
+
+    def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
+        return (*target.rows, 0)  # only some models need the first token
+
+    def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
+        return as_wide_floats(self.head_module(loaded).discriminator_predictions(rows[:, 0], rows[:, -1]))
+
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
         head = self.head_module(loaded).discriminator_predictions
-        return LinearPath(((head.dense, head.activation, None),), *_output_unit(head.dense_prediction, 0))
+        stages = ((head.dense, head.activation, None),)
+        return LinearPath(stages, *_output_unit(head.dense_prediction, 0), sum_norm=head.LayerNorm)
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None

@@ -487,7 +487,7 @@ class Tokenizer:
         source, positions = entered.source, entered.positions
         spans = [(positions[start], positions[end]) for start, end in tokens.offsets]
         for index, number in enumerate(tokens.numbers):
-            if number == self.mask_id:
+            if number == self.mask_id or self.spelling.strips_spaces:
                 spans[index] = _strip_span(source, *spans[index])
         words, readable_tokens = self._word_groups(tokens, spans, source), list[str]()
         part_number = 0  # of a piece among those of its character, from 1

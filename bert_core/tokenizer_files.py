@@ -23,14 +23,16 @@ from bert_core.refused import Refused, require_int, require_sequence, short_repr
 
 TOKENIZER_FILE, VOCABULARY_FILE, SETTINGS_FILE = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 ADDED_FILE, SPECIAL_FILE = "added_tokens.json", "special_tokens_map.json"
-MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
+MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model", "spm.model")
 TOKENIZER_FILES = (
     TOKENIZER_FILE, *BYTE_FILES, *TWEET_FILES, *MODEL_FILES, ADDED_FILE, SPECIAL_FILE, SETTINGS_FILE,
 )  # fmt: skip
 # Files any of which makes a tokenizer; the others only add to it.
 PIECE_FILES = (TOKENIZER_FILE, *BYTE_FILES, *TWEET_FILES, *MODEL_FILES)
 
-SPACE_RUN_PATTERN = {"Regex": " {2,}"}  # the one accepted pattern, which files converted from SentencePiece have
+# The accepted patterns: those of files converted from SentencePiece, and of a DebertaV2Tokenizer.
+SPACE_PATTERN = r"\s{2,}|[\n\r\t]"
+SPACE_PATTERNS = ({"Regex": " {2,}"}, {"Regex": SPACE_PATTERN})
 # The accepted parts of a tokenizer.json. Others may contain regular expressions whose matching never ends.
 # `charsmap` checks binary tables, because the library aborts the program on an invalid one.
 ALLOWED_PARTS = {
@@ -69,6 +71,7 @@ ALBERT_TOKENS = {
     "unk_token": "<unk>",
     "pad_token": "<pad>",
 }
+DEBERTA_V2_TOKENS = {**BERT_TOKENS, "bos_token": "[CLS]", "eos_token": "[SEP]"}
 MPNET_TOKENS: Mapping[str, str | AddedToken] = {
     **ROBERTA_TOKENS,
     "unk_token": "[UNK]",
@@ -95,7 +98,7 @@ TWEET_CLASSES = ("BertweetTokenizer", "PhobertTokenizer")
 DEFAULT_CLASS_NAMES = {
     "bert": "BertTokenizer", "distilbert": "BertTokenizer", "electra": "BertTokenizer", "blip": "BertTokenizer",
     "roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer",
-    "albert": "AlbertTokenizer", "mpnet": "MPNetTokenizer",
+    "albert": "AlbertTokenizer", "mpnet": "MPNetTokenizer", "deberta-v2": "DebertaV2Tokenizer",
 }  # fmt: skip
 
 Names = Mapping[str, str | AddedToken]
@@ -175,7 +178,7 @@ class _TokenizerClass:
     @property
     def reads_sentencepiece(self) -> bool:
         """Whether its own file is a SentencePiece model, which transformers converts."""
-        return self in (XLM_ROBERTA, CAMEMBERT, ALBERT)
+        return self in (XLM_ROBERTA, CAMEMBERT, ALBERT, DEBERTA_V2)
 
 
 def read_files(folder: Path) -> TokenizerFiles:
@@ -540,6 +543,24 @@ def _unigram_builder(
     return build
 
 
+def _build_deberta_v2(content: _FolderContent, token_names: Names) -> tokenizers.Tokenizer:
+    """Build a DebertaV2Tokenizer, which reads spaces in its own way."""
+    pieces = [(piece, score) for piece, score in content.model("Unigram")["vocab"]]
+    unknown = (_token_text(token_names["unk_token"]), 0.0)
+    default = require_int("unk_id", content.settings.get("unk_id", 1), 0, max(0, len(pieces) - 1))
+    number = pieces.index(unknown) if unknown in pieces else default
+    backend = tokenizers.Tokenizer(Unigram(pieces, number, byte_fallback=False))
+    parts: list[Any] = [normalizers.Lowercase()] if content.switch("do_lower_case", False) else []
+    parts += [normalizers.Replace(tokenizers.Regex(SPACE_PATTERN), " "), normalizers.NFC()]
+    backend.normalizer = normalizers.Sequence([*parts, normalizers.Strip(left=False, right=True)])
+    scheme = "always" if content.switch("add_prefix_space", True) else "first"
+    spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    marks = [pre_tokenizers.Punctuation(behavior="isolated")] if content.switch("split_by_punct", False) else []
+    backend.pre_tokenizer = pre_tokenizers.Sequence([*marks, spaces])
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
+    return backend
+
+
 def _find_charsmap(normalizer: object) -> str | None:
     """Return the first character table of a normalizer, or None. As transformers does, it ignores nested Sequences."""
     if not isinstance(normalizer, Mapping):
@@ -655,12 +676,13 @@ CAMEMBERT = _TokenizerClass(
 )
 ALBERT = _TokenizerClass(ALBERT_TOKENS, _unigram_builder(lambda pieces, token_names: 1, normalizes=True), _albert_frame)
 MPNET = _TokenizerClass(MPNET_TOKENS, _build_bert, _mpnet_frame, files=(VOCABULARY_FILE,))
+DEBERTA_V2 = _TokenizerClass(DEBERTA_V2_TOKENS, _build_deberta_v2, TWO_SEGMENT_FRAME)
 HERBERT = _TokenizerClass({**ROBERTA_TOKENS}, _build_herbert, _herbert_frame)
 GENERIC = _TokenizerClass({}, _load_json_tokenizer, _default_frame)
 CLASSES = {
     "BertTokenizer": BERT, "RobertaTokenizer": ROBERTA, "XLMRobertaTokenizer": XLM_ROBERTA,
     "CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT, "HerbertTokenizer": HERBERT,
-    "MPNetTokenizer": MPNET,
+    "MPNetTokenizer": MPNET, "DebertaV2Tokenizer": DEBERTA_V2,
 }  # fmt: skip
 # Classes that transformers builds in the same way as another class.
 CLASS_ALIASES = {
@@ -775,7 +797,7 @@ def _template_texts(template: object) -> list[object]:
 
 def _is_safe_replacement(pattern: object, content: object) -> bool:
     """Return whether a normalizer replaces a run of spaces by one, or a fixed string by one that is no longer."""
-    if pattern == SPACE_RUN_PATTERN:
+    if pattern in SPACE_PATTERNS:
         return content in (" ", "▁")
     text = pattern.get("String") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
     return isinstance(text, str) and isinstance(content, str) and 0 < len(text) <= 100 and len(content) <= len(text)

@@ -309,7 +309,8 @@ def values_without(side: Side) -> object:
 @path
 def head_values(side: Side) -> object:
     values = bert_core.head_values(side.tiny, side.text, projected=True)
-    return values, bert_core.head_vectors(side.tiny, side.text, 1, 2), bert_core.all_head_vectors(side.tiny, side.text)
+    vectors = bert_core.head_vectors(side.tiny, side.text, 1, 2), bert_core.all_head_vectors(side.tiny, side.text)
+    return values, vectors, bert_core.score_addends(side.tiny, side.text, 1)
 
 
 @path

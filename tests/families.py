@@ -11,6 +11,7 @@ from typing import Any
 import tokenizers
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
@@ -18,7 +19,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet", "deberta-v2")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -39,15 +40,30 @@ SIZES: dict[str, dict[str, Any]] = {
         "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
         "max_position_embeddings": 514, "layer_norm_eps": 1e-5,
     },
+    "deberta-v2": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "relative_attention": True, "position_buckets": 256, "pos_att_type": "p2c|c2p", "share_att_key": True,
+        "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
     "bertweet": "Roberta", "electra": "Electra", "albert": "Albert", "mpnet": "MPNet",
+    "deberta-v2": "DebertaV2",
 }  # fmt: skip
 
 
 # The weights from which queries and keys are made: large ones give maps that are not flat.
-PEAKED = (".q_lin.weight", ".k_lin.weight", ".query.weight", ".key.weight", ".attn.q.weight", ".attn.k.weight")
+PEAKED = (
+    ".q_lin.weight",
+    ".k_lin.weight",
+    ".query.weight",
+    ".key.weight",
+    ".attn.q.weight",
+    ".attn.k.weight",
+    ".query_proj.weight",
+    ".key_proj.weight",
+)
 
 
 def sentences() -> list[str]:
@@ -144,11 +160,13 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         special = {
             "XLMRobertaTokenizer": ["<s>", "<pad>", "</s>", "<unk>"],
             "AlbertTokenizer": ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"],
+            "DebertaV2Tokenizer": ["[PAD]", "[CLS]", "[SEP]", "[UNK]"],
             "CamembertTokenizer": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<s>", "</s>"],
         }[kind]
         backend = tokenizers.Tokenizer(models.Unigram())
         backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
-        trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>")
+        unknown = next(token for token in special if token in ("<unk>", "[UNK]"))
+        trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token=unknown)
         backend.train_from_iterator(sentences(), trainer)
         trained = json.loads(backend.to_str())["model"]["vocab"]
         # The rarest signs come out 0.0001 apart, in another order each time: all of them count as the rarest.
@@ -158,6 +176,8 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         vocabulary = [*counted[: len(special)], *behind]
         if kind == "AlbertTokenizer":
             return transformers.AlbertTokenizer(vocab=vocabulary, do_lower_case=not cased, keep_accents=cased)
+        if kind == "DebertaV2Tokenizer":
+            return transformers.DebertaV2Tokenizer(vocab=[*vocabulary, ("[MASK]", 0.0)], do_lower_case=not cased)
         fast = getattr(transformers, kind)(vocab=[*vocabulary, ("<mask>", 0.0)])
         if not cased:
             fast.backend_tokenizer.normalizer = normalizers.Lowercase()
@@ -174,6 +194,7 @@ _TRAINED = {
     "camembert": _unigrams("CamembertTokenizer"),
     "albert": _unigrams("AlbertTokenizer"),
     "mpnet": _mpnet_pieces,
+    "deberta-v2": _unigrams("DebertaV2Tokenizer"),
 }
 
 
@@ -197,6 +218,23 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
             if any(part in name for part in PEAKED):
                 parameter.normal_(std=(9.0 / config.hidden_size) ** 0.5)
     model.save_pretrained(folder)
+    return folder
+
+
+def save_published_deberta(folder: Path, **sizes: Any) -> Path:
+    """A DeBERTa-v3 as published: both heads of its pre-training without the generator, and no architecture."""
+    save_family("deberta-v2", folder, legacy=False, **sizes)
+    weights, draw = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(5)
+    hidden = len(weights["deberta.encoder.LayerNorm.weight"])
+    for name, shape in {
+        "LayerNorm.weight": (hidden,), "LayerNorm.bias": (hidden,), "dense.weight": (hidden, hidden),
+        "dense.bias": (hidden,), "classifier.weight": (1, hidden), "classifier.bias": (1,),
+    }.items():  # fmt: skip
+        weights[f"mask_predictions.{name}"] = 0.3 * torch.randn(shape, generator=draw) + (name == "LayerNorm.weight")
+    save_file(weights, folder / "model.safetensors")
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del values["architectures"]
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     return folder
 
 

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.registry": set(),
     "bert_core.config": {"bert_core.naming", "bert_core.positions"},
     "bert_core.naming": set(),
-    "bert_core.positions": set(),
+    "bert_core.positions": {"numpy"},
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
     "bert_core.csv_cells": set(),
@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
     "bert_core.records": {
-        "bert_core.target_kinds", "numpy", "bert_core.edits", "bert_core.tokenizer",
+        "bert_core.target_kinds", "numpy", "bert_core.positions", "bert_core.edits", "bert_core.tokenizer",
     },
     "bert_core.run": {
         "bert_core.target_kinds",

@@ -100,19 +100,33 @@ class BertPreTrainingHeads(nn.Module):
 
 
 class BertDiscriminatorPredictions(nn.Module):
-    """The discriminator head of ELECTRA, which scores whether each token replaced the original one.
+    """The head of a discriminator, which scores whether each token replaced the original one.
 
-    Source: Clark 2020 (arXiv:2003.10555), section 3.1.
+    In DeBERTa-v3, it reads the sum of the hidden states of a token and of the first token, after a layer norm
+    (`Family.detector_adds_first_token`).
+    Source: Clark 2020 (arXiv:2003.10555), section 3.1; He 2021 (arXiv:2111.09543) and the code published with it.
     """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        self.LayerNorm = (
+            nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+            if config.family.detector_adds_first_token
+            else None
+        )
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = _activation(config.hidden_act)
         self.dense_prediction = nn.Linear(config.hidden_size, 1)
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Compute the logits (...) of hidden states (..., hidden); above 0, a token is more likely replaced."""
+    def forward(self, hidden_states: Tensor, first_states: Tensor | None = None) -> Tensor:
+        """Compute the logits (...) of hidden states (..., hidden); above 0, a token is more likely replaced.
+
+        first_states: (..., hidden), hidden state of the first token of each text, for a model that adds it. None: the
+            hidden states (..., seq, hidden) are those of whole texts.
+        """
+        if self.LayerNorm is not None:
+            first_states = hidden_states[..., :1, :] if first_states is None else first_states
+            hidden_states = self.LayerNorm(hidden_states + first_states)
         scores: Tensor = self.dense_prediction(self.activation(self.dense(hidden_states)))
         return scores.squeeze(-1)
 

@@ -55,7 +55,8 @@ class BertEmbeddings(nn.Module):
         width = config.embedding_width
         self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
         # In families that count positions from the padding token's id, the first row belongs to padding tokens.
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings + config.padding_rows, width)
+        rows = config.max_position_embeddings + config.padding_rows
+        self.position_embeddings = nn.Embedding(rows, width) if config.position_scheme.has_table else None
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -96,7 +97,7 @@ class BertEmbeddings(nn.Module):
                 embeddings = embeddings + self.token_type_embeddings(token_type_ids)
         elif token_type_ids is not None:
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
-        if self.adds_positions:
+        if self.adds_positions and self.position_embeddings is not None:
             if position_ids is None:
                 end = past_key_values_length + seq_length
                 if end > self.config.max_position_embeddings:
@@ -357,7 +358,8 @@ class BertLayer(Block):
             output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
         attention = self.attention.self
         if attention.distances is not None:
-            delattr(attention, attention.distances.table)
+            for name in (*attention.distances.shared_modules, *attention.distances.own_projections):
+                delattr(attention, name)
             attention.position_embedding_type, attention.distances = "absolute", None
         self.removed = True
 
@@ -477,7 +479,8 @@ class BertEncoder(nn.Module):
                 layer.attention.self for layer in cast("list[BertLayer]", list(self.layer)) if not layer.removed
             ]
             for attention in attentions[1:]:
-                _share_weights(attention.get_submodule(distances.table), attentions[0].get_submodule(distances.table))
+                for name in distances.shared_modules:
+                    _share_weights(attention.get_submodule(name), attentions[0].get_submodule(name))
         self.gradient_checkpointing = False
 
     def forward(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import chain
@@ -12,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute
+from bert_core.positions import CONTENT, POSITION
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, short_repr
@@ -177,6 +179,8 @@ class HeadVectors:
     queries: (query, head size) float32. keys: (key, head size) float32.
     distances: (query, key), term of relative positions in each scaled dot product. None for a model without such terms.
     causal: whether a query attends only to itself and earlier positions.
+    root_terms: factor of the head size under the root by which dot products are divided.
+    position_terms: the parts of `distances` by name, (query, key) each; if not given, `distances` is the only part.
     """
 
     encoding: Encoding
@@ -186,16 +190,41 @@ class HeadVectors:
     keys: np.ndarray = field(repr=False)
     distances: np.ndarray | None = field(default=None, repr=False)
     causal: bool = False
+    root_terms: int = 1
+    position_terms: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         make_read_only(self)
+        if self.distances is not None and not self.position_terms:
+            object.__setattr__(self, "position_terms", {POSITION: self.distances})
+        for term in self.position_terms.values():
+            term.flags.writeable = False
+
+    @property
+    def divisor(self) -> float:
+        """Number by which the dot products of queries and keys are divided in the scores."""
+        return math.sqrt(self.root_terms * self.queries.shape[1])
+
+    @property
+    def addends(self) -> dict[str, np.ndarray]:
+        """The terms of the scores by name, (query, key) each, already divided: they add up to `scores`.
+
+        "content-to-content" is the dot product of the query and the key. A model with relative positions has
+        "content-to-position" (the query and the vector of the distance), "position-to-content" (the key and the vector
+        of the distance) or "position" (a number for the distance) as well. Masked scores are not -inf here.
+        """
+        return {CONTENT: self._content_scores, **self.position_terms}
+
+    @property
+    def _content_scores(self) -> np.ndarray:
+        """The scaled dot products of queries and keys, (query, key)."""
+        scores: np.ndarray = self.queries @ self.keys.T / np.float32(self.divisor)
+        return scores
 
     @property
     def scores(self) -> np.ndarray:
-        """Attention scores (query, key): dot products over the square root of the head size, plus the distances."""
-        scores: np.ndarray = self.queries @ self.keys.T / np.sqrt(self.queries.shape[1], dtype=np.float32)
-        if self.distances is not None:
-            scores = scores + self.distances
+        """Attention scores (query, key): dot products over `divisor`, plus the distances."""
+        scores = self._content_scores if self.distances is None else self._content_scores + self.distances
         return np.where(np.tril(np.ones(scores.shape, bool)), scores, -np.inf) if self.causal else scores
 
     def products(self, query: int) -> np.ndarray:

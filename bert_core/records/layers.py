@@ -126,7 +126,8 @@ class Walk:
         layer.N.output_dense, .output_sum, .output: (seq, hidden).
         hidden_states: (layer + 1, seq, hidden), the input of each layer and the output of the last.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
-        nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden).
+        nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden), and
+            .normed before them in some models.
         replaced_logits: (seq,), positive if a token is more likely replaced than original.
     """
 

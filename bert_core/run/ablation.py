@@ -24,7 +24,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_head_mask, embed_text, layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.stack import LayerTrace, encoder_layers, run_variants, trace
-from bert_core.run.targets import prediction_positions, target_values
+from bert_core.run.targets import prediction_positions, target_rows, target_values
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
@@ -248,13 +248,14 @@ def values_without_heads(
     for target in targets:
         prediction_positions(loaded, encoding, target, ())
     check_unpatched(loaded.edits, ABLATION_NAME)
-    config, positions = loaded.config, sorted({row for target in targets for row in target.rows})
-    target_rows = [[positions.index(row) for row in target.rows] for target in targets]
+    rows_of_targets = [target_rows(loaded, target) for target in targets]
+    config, positions = loaded.config, sorted({row for rows in rows_of_targets for row in rows})
+    indices = [[positions.index(row) for row in rows] for rows in rows_of_targets]
 
     def values(states: Tensor) -> np.ndarray:
         """Compute the values (target, copy) from the last layer, (copy, position, hidden)."""
         target_copies = [
-            target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, target_rows, strict=True)
+            target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, indices, strict=True)
         ]
         return np.stack([as_array(copy_values) for copy_values in target_copies])
 
@@ -282,7 +283,8 @@ class _Predictor:
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
         self.predicts_nsp = TASK_HEADS["next"].applies(loaded, encoding)
-        self.target_rows = [] if target is None else [needed_positions.index(row) for row in target.rows]
+        target_positions = () if target is None else target_rows(loaded, target)
+        self.target_rows = [needed_positions.index(row) for row in target_positions]
 
     @torch.no_grad()
     def __call__(self, states: Tensor) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from bert_core.run.answers import predict_answers
 from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
 from bert_core.run.inputs import check_head_mask, gate_tensor
 from bert_core.run.stack import PaddedTexts, encoder_layers, pad
-from bert_core.run.targets import prediction_positions, target_values
+from bert_core.run.targets import prediction_positions, target_rows, target_values
 from bert_core.tokenizer import Encoding
 
 
@@ -121,7 +121,7 @@ def _runs(
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
     head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
     if target is not None:
-        rows = [required[0].index(row) for row in target.rows]
+        rows = [required[0].index(row) for row in target_rows(loaded, target)]
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
         inputs = head_maps if gate_values is None else [*head_maps, gate_values]

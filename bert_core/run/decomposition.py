@@ -20,7 +20,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embed_text
 from bert_core.run.memory import BYTES_AT_ONCE, check_memory, decomposition_bytes
 from bert_core.run.stack import LayerTrace, trace_text
-from bert_core.run.targets import check_target, reference_vector
+from bert_core.run.targets import check_target, reference_vector, target_rows
 from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
@@ -233,11 +233,11 @@ def decompx(
     head = head_of(target)
     if target.other is None and head.linear_path(loaded, target, 0) is None:
         raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
-    length, layers = len(encoding), loaded.config.num_hidden_layers
+    length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, target)
     check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        positions = target.rows if number == layers - 1 else range(length)
+        positions = rows if number == layers - 1 else range(length)
         vectors, output = _through_layer(traced, vectors, positions)
     reference = reference_vector(loaded, target)
     if reference is not None:
@@ -249,7 +249,11 @@ def decompx(
             encoding, target, "DecompX", as_array(parts), (vector @ direction).item(), signed=True, complete=True
         )
     # Each word piece of a target, and each end of an answer span, has its own row and its own path through the head.
-    paths = [head.linear_path(loaded, target, row) for row in range(len(target.rows))]
+    paths = [head.linear_path(loaded, target, row) for row in range(len(rows))]
+    if paths[0] is not None and (norm := paths[0].sum_norm) is not None:
+        summed_vectors, summed_output = vectors.sum(0, keepdim=True), output.sum(0, keepdim=True)
+        paths, vectors = paths[:1], _through_norm(norm, summed_vectors, summed_output)
+        output = norm(summed_output)
     row_results = [_through_head(*path_inputs) for path_inputs in zip(paths, vectors, output, strict=True)]
     parts, logit = (torch.stack(values).sum(0) for values in zip(*row_results, strict=True))
     if target.target_kind.mean:

@@ -20,7 +20,7 @@ from bert_core.refused import Refused, validate_arguments
 from bert_core.run.inputs import layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.stack import LayerTrace, encoder_layers, run_layers, trace_text
-from bert_core.run.targets import check_target, target_values
+from bert_core.run.targets import check_target, target_rows, target_values
 from bert_core.tokenizer import Encoding
 
 
@@ -56,7 +56,7 @@ def knock_out_edges(
         raise Refused(f"L{layer} H{head} has blocked attention edges: remove the attention knockout of this head first")
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
     layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
-    target_rows = torch.tensor([target.rows], device=loaded.device)
+    needed_rows = torch.tensor([target_rows(loaded, target)], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
     for batch in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ def knock_out_edges(
         states = traced.output_states.repeat(len(batch), 1, 1)
         rows = _rows_without_edges(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
         states[torch.arange(len(batch)), queries] = rows
-        states = run_layers(layers, states, layer + 1, gates=gates, positions=target_rows)
+        states = run_layers(layers, states, layer + 1, gates=gates, positions=needed_rows)
         values[batch.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
         report_count(report, int(batch[-1]) + 1, len(cells), "attention edges")
     return values.reshape(tokens, tokens)

@@ -27,7 +27,7 @@ from bert_core.run.inputs import check_position, gate_tensor, id_tensor, layer_g
 from bert_core.run.memory import copies_at_once
 from bert_core.run.perturbation import quadrature_points
 from bert_core.run.stack import LayerTrace, encoder_layers, run_layers, trace_text
-from bert_core.run.targets import check_target, target_values
+from bert_core.run.targets import check_target, target_rows, target_values
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 
@@ -288,7 +288,7 @@ def suppress_neurons(
             id_tensor(changed, encoding),
             token_type_ids=segment_tensor(changed, encoding),
             head_mask=gate_tensor(changed, head_mask),
-            positions=torch.tensor([target.rows], device=loaded.device),
+            positions=torch.tensor([target_rows(changed, target)], device=loaded.device),
         ).last_hidden_state
         return target_values(changed, target, states).item()
 
@@ -377,7 +377,10 @@ class UpperLayers:
 
     def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
         self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
-        self.layers, self.rows = encoder_layers(loaded), torch.tensor([target.rows], device=loaded.device)
+        self.layers, self.rows = (
+            encoder_layers(loaded),
+            torch.tensor([target_rows(loaded, target)], device=loaded.device),
+        )
 
     def values(self, traced: LayerTrace, update: Tensor) -> Tensor:
         """Compute the target for copies of a text, (copies,).

@@ -30,7 +30,7 @@ from bert_core.run.inputs import check_head_mask, layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.patch_sources import PATCHED_PARTS, align_trace, embed_source, trace_source
 from bert_core.run.stack import LayerTrace, Trace, encoder_layers, run_variants, trace
-from bert_core.run.targets import check_target, prediction_positions, target_values
+from bert_core.run.targets import check_target, prediction_positions, target_rows, target_values
 from bert_core.tokenizer import Encoding
 
 MAX_TEXTS = 1_000  # random texts of a patch band
@@ -110,12 +110,13 @@ def patch(
     tokens, gates, grid = len(encoding), plan.layer_gates, plan.grid
     text_trace = trace_source(loaded, encoding, tokens, gates)
     source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
-    rows = sorted(set(target.rows))
-    target_rows = [rows.index(row) for row in target.rows]
+    target_positions = target_rows(loaded, target)
+    rows = sorted(set(target_positions))
+    value_rows = [rows.index(row) for row in target_positions]
     places, values = _patch_places(loaded, part_kind, grid), np.full(grid.shape, np.nan)
     runner = PatchedLayer(loaded, part_kind, text_trace, source_trace, places, rows)
     for indices, states in runner.run_remaining_layers(gates, batch_tokens):
-        for number, value in zip(indices, target_values(loaded, target, states[:, target_rows]).tolist(), strict=True):
+        for number, value in zip(indices, target_values(loaded, target, states[:, value_rows]).tolist(), strict=True):
             values[places[number].index] = value
         report_count(report, indices.stop, len(places), "places")
     return Patches(
@@ -126,7 +127,7 @@ def patch(
         kind=part_kind,
         axes=grid.axes,
         values=values,
-        base_value=target_values(loaded, target, text_trace.last[:, target.rows]).item(),
+        base_value=target_values(loaded, target, text_trace.last[:, target_rows(loaded, target)]).item(),
         source_value=source_value,
         head_mask=plan.head_mask,
     )
@@ -171,7 +172,7 @@ def estimate_patches(
         text_trace = trace(
             encoder_layers(loaded), embed_source(loaded, encoding).requires_grad_(), gates=plan.layer_gates
         )
-        value = target_values(loaded, target, text_trace.last[:, target.rows])[0]
+        value = target_values(loaded, target, text_trace.last[:, target_rows(loaded, target)])[0]
         source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
         text_parts, source_parts = _parts(part_kind, text_trace), _parts(part_kind, source_trace)
         # Parts of heads have no graph in a layer without heads.
@@ -501,7 +502,7 @@ def attention_probabilities(
     query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
         remaining heads of the layer; None: every row has all heads.
     """
-    scores = query @ key.transpose(-1, -2) / math.sqrt(attention.attention_head_size)
+    scores = query @ key.transpose(-1, -2) * attention.score_scale
     if attention.distances is not None:
         numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]
         scores = scores + attention.position_scores(query, key, query.shape[2], None, numbers)
@@ -582,7 +583,7 @@ def _partners(
     source_text = without_noise(source)
     if align == "words":
         partners = word_partners(source_text, text).partners
-        missing = [row for row in target.rows if partners[row] is None and not target.pooled]
+        missing = [row for row in target_rows(loaded, target) if partners[row] is None and not target.pooled]
         if missing:
             raise Refused(
                 f"position {missing[0]} of the text, where the target is predicted, has no partner in the source: mask "
@@ -611,7 +612,7 @@ def aligned_source(
     source_trace = trace_source(loaded, source, len(plan.partners), plan.layer_gates)
     if isinstance(source, MeanOf):
         return source_trace, math.nan
-    rows = [row for row in (plan.partners[row] for row in target.rows) if row is not None]
+    rows = [row for row in (plan.partners[row] for row in target_rows(loaded, target)) if row is not None]
     if target.pooled:  # the vector of the source has its own pooled positions
         rows = list(loaded.effective_pooling.pooled_positions(source_trace.last.shape[1]))
     value = target_values(loaded, target, source_trace.last[:, rows]).item()

@@ -20,7 +20,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, check_text, gate_tensor, position_tensor, segment_tensor
 from bert_core.run.memory import copies_at_once
 from bert_core.run.stack import trace_text
-from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
+from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_rows, target_values
 from bert_core.tokenizer import Encoding
 
 BASELINES = ("pad", "mask", "zero")
@@ -57,7 +57,9 @@ class _TargetOnCopies:
 
         words: (copies, seq, embedding). probability: whether the positions are those of the target's probability.
         """
-        positions = rows_of_probability(self.encoding, self.target) if probability else self.target.rows
+        positions = (
+            rows_of_probability(self.encoding, self.target) if probability else target_rows(self.loaded, self.target)
+        )
         outputs = self.loaded.model.bert(
             inputs_embeds=words, token_type_ids=self._segments, position_ids=self._positions, head_mask=self._gates,
             positions=torch.tensor([positions], device=self.loaded.device),

@@ -36,7 +36,7 @@ def prediction_positions(
         positions = ()
     if any(head.every_token and head.applies(loaded, encoding) for head in TASK_HEADS.values()):
         return positions, list(range(len(encoding)))
-    return positions, sorted({0, *positions, *(() if target is None else target.rows)})
+    return positions, sorted({0, *positions, *(() if target is None else target_rows(loaded, target))})
 
 
 def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
@@ -56,10 +56,15 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
             raise Refused(f"token {token} does not exist: the vocabulary has 0 to {last}")
 
 
+def target_rows(loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+    """Return the positions of the last layer that `target_values` needs."""
+    return head_of(target).target_rows(loaded, target)
+
+
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """Compute the value of a target for copies of a text, (copies,), with a graph if the rows have one.
 
-    rows: (copies, row, hidden), the output of the last layer at `target.rows`.
+    rows: (copies, row, hidden), the output of the last layer at `target_rows`.
     """
     return head_of(target).value(loaded, target, rows, reference_vector(loaded, target))
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from bert_core.attention import BertSelfAttention
-from bert_core.config import check_head_exists
+from bert_core.config import check_head_exists, check_head_number
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused, validate_arguments
+from bert_core.run.arrays import fill_pruned_with_nan
 from bert_core.run.inputs import gate_tensor, id_tensor, segment_tensor
 from bert_core.tokenizer import Encoding
 
@@ -43,6 +44,32 @@ def head_vectors(
     check_head_exists(loaded.config, layer, head)
     (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
     return vectors
+
+
+@validate_arguments
+def score_addends(
+    loaded: LoadedModel, encoding: Encoding, layer: int, *, head_mask: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Return the terms of the attention scores of a layer for a text by name, (head, query, key) each.
+
+    They are already divided and add up to the scores before the softmax; their names are those of
+    `HeadVectors.addends`. DeBERTa has all of "content-to-content", "content-to-position" and "position-to-content".
+    head_mask: as for `head_vectors`. A pruned head has NaN.
+    Raises Refused for a layer that does not exist or has no heads, and if an edit changes the attention of a head, as
+    `head_vectors` does.
+    """
+    config = loaded.config
+    check_head_number(layer, 0, config.num_hidden_layers, config.num_attention_heads)
+    heads = config.heads_of(layer)
+    if not heads:
+        raise Refused(f"layer {layer} has no heads, so it has no attention scores: choose another layer")
+    with torch.no_grad():
+        vectors = _vectors(loaded, encoding, [(layer, head) for head in heads], head_mask)
+    addends = [head_vectors.addends for head_vectors in vectors]
+    return {
+        name: fill_pruned_with_nan(np.stack([terms[name] for terms in addends]), heads, config.num_attention_heads)
+        for name in addends[0]
+    }
 
 
 @validate_arguments
@@ -78,11 +105,12 @@ def _vectors(
         attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
         states = outputs.hidden_states[layer]
         queries, keys = (attention.transpose_for_scores(linear(states)) for linear in (attention.query, attention.key))
-        distances = None
-        if attention.distances is not None:
-            distances = attention.position_scores(queries, keys, len(encoding), None, attention.heads)[0]
+        scheme, terms = attention.distances, dict[str, Tensor]()
+        if scheme is not None:
+            terms = attention.position_terms(queries, keys, len(encoding), None, attention.heads)
         for head in (head for head_layer, head in heads if head_layer == layer):
             index = attention.heads.index(head)
+            head_terms = {name: _copied(term[0, index]) for name, term in terms.items()}
             vectors.append(
                 HeadVectors(
                     encoding,
@@ -90,8 +118,10 @@ def _vectors(
                     head,
                     _copied(queries[0, index]),
                     _copied(keys[0, index]),
-                    None if distances is None else _copied(distances[index]),
+                    np.sum([*head_terms.values()], axis=0) if head_terms else None,
                     loaded.config.is_decoder,
+                    1 if scheme is None else scheme.root_terms,
+                    head_terms,
                 )
             )
     return vectors

@@ -174,7 +174,8 @@ class ModuleTracer(TorchFunctionMode):
             arguments = (*args, *(kwargs or {}).values())
             name = next((self._name_of(id(value)) for value in arguments if id(value) in self._names), None)
             if name is not None:
-                self.modules[name] = (args[0], result)
+                # Only the first call of a layer is for the states of tokens: later ones can project a table.
+                self.modules.setdefault(name, (args[0], result))
                 if layer := re.search(r"layer\.(\d+)\.(.*)", name):
                     self._layer = int(layer[1])
                     if layer[2] == "output.LayerNorm":
@@ -282,10 +283,13 @@ def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarra
     detector = cast("BertForReplacedTokenDetection", loaded.task_models["detector"])
     with torch.no_grad(), ModuleTracer(detector) as tracer:
         logits = detector.discriminator_predictions(states)
-    (_, dense), (activated, _) = (
+    (normed, dense), (activated, _) = (
         tracer.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")
     )
-    return _to_arrays({"detector.dense": dense, "detector.activated": activated, "replaced_logits": logits})
+    values = {"detector.dense": dense, "detector.activated": activated, "replaced_logits": logits}
+    if detector.discriminator_predictions.LayerNorm is not None:
+        values = {"detector.normed": normed, **values}
+    return _to_arrays(values)
 
 
 def _to_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:

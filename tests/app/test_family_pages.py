@@ -11,7 +11,7 @@ import pytest
 from bert_core.loading import load
 from bert_core.run.capture import capture
 from tests.app.test_pages import PAGES
-from tests.families import save_family
+from tests.families import save_family, save_published_deberta
 from tests.selection import covering_array, mark_cases
 from tests.visit import settled, visited, words
 from viz_app.export import page
@@ -34,12 +34,15 @@ MODELS = [
     ("roberta", "tags"),
     ("electra", "choices"),
     ("mpnet", "classes"),
+    ("deberta-v2", "words"),
+    ("deberta-v2", "detector"),
 ]
-WITHOUT_SEGMENTS = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "mpnet")
-WITHOUT_POOLER = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "electra", "mpnet")
+WITHOUT_SEGMENTS = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "mpnet", "deberta-v2")
+WITHOUT_POOLER = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "electra", "mpnet", "deberta-v2")
 PIECES = {
     "distilbert": "word pieces", "electra": "word pieces", "roberta": "byte pairs", "bertweet": "byte pairs with </w>",
     "xlm-roberta": "unigrams", "camembert": "unigrams", "albert": "unigrams", "mpnet": "word pieces",
+    "deberta-v2": "unigrams",
 }  # fmt: skip
 
 
@@ -54,6 +57,8 @@ def properties_of(family: str, head: str) -> set[str]:
         properties |= {"pooler"}
     if family == "mpnet":
         properties |= {"a bias for distances"}
+    if family == "deberta-v2":
+        properties |= {"projected distances", "no positions"}
     return properties
 
 
@@ -65,6 +70,8 @@ LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert", "mpnet")
 @pytest.fixture(scope="module", params=MODELS, ids="-".join)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     family, head = request.param
+    if (family, head) == ("deberta-v2", "detector"):
+        return save_published_deberta(tmp_path_factory.mktemp(f"{family}-{head[:8]}") / family)
     return save_family(family, tmp_path_factory.mktemp(f"{family}-{head[:8]}") / family, KINDS[head])
 
 

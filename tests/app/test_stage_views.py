@@ -78,6 +78,8 @@ def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, re
     assert "$s$ score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
     assert "segment" not in legend(scores), "s is a score, and nothing else"
     assert scores.endswith(r"adds}") == (relative and not divided), "a bias is not divided by the root"
+    three = STAGES["scores"].formula(replace(view, root_terms=3))
+    assert (r"\sqrt{3d}" in three) == divided and r"\sqrt{3" not in scores
     if not divided:  # the product and the bias, and their sum
         first, summed, score = STAGES["scores"].live(view).split(" = ")
         assert first.startswith("s_{") and re.fullmatch(rf"{re.escape(score)} [+-] .+", summed)

@@ -157,7 +157,7 @@ def test_a_field_wins_over_an_extra_key_of_its_name() -> None:
         (
             {"position_embedding_type": "rotary"},
             "position_embedding_type 'rotary' is unknown: one of absolute, relative_key, "
-            "relative_key_query, relative_bias",
+            "relative_key_query, relative_bias, disentangled",
         ),
     ],
 )

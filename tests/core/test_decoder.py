@@ -174,7 +174,9 @@ def test_the_cache_of_transformers_is_reproduced() -> None:
 # ---------------------------------------------------------------------------- the cache
 
 
-@pytest.mark.parametrize("position_embedding_type", ["absolute", "relative_key", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize(
+    "position_embedding_type", ["absolute", "relative_key", "relative_key_query", "relative_bias", "disentangled"]
+)
 @pytest.mark.parametrize("cut", [1, 4, 8])
 def test_a_cache_changes_nothing(position_embedding_type: str, cut: int) -> None:
     """The tokens after a cache get the logits that they get in the whole sequence, padding included."""

@@ -149,7 +149,7 @@ def test_a_renormalised_cut_is_a_mask_in_transformers(
 
 
 @pytest.mark.parametrize("edits", [*EACH_KIND, SEVERAL])
-@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("pads", [0, 2])
 def test_the_twin_walks_as_the_model(
     tiny_loaded: LoadedModel, text: Encoding, edits: tuple[Edit, ...], kind: str, pads: int
@@ -175,7 +175,7 @@ def test_the_twin_walks_as_the_model(
 
 
 @pytest.mark.parametrize("edits", [*EACH_KIND, SEVERAL])
-@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias", "disentangled"])
 def test_fused_and_explicit_attention_agree(
     tiny_loaded: LoadedModel, text: Encoding, edits: tuple[Edit, ...], kind: str
 ) -> None:

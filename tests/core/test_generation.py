@@ -62,7 +62,7 @@ def test_berts_decoder_goes_on_as_in_transformers() -> None:
     assert texts(generate(ours, prompt, max_new_tokens=10, eos_token_id=EOS)) == texts(reference)
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key", "relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("how", [{}, {"num_beams": 3}, {"do_sample": True, "top_k": 9, "top_p": 0.9}])
 def test_a_cache_changes_no_token(kind: str, how: dict[str, Any]) -> None:
     """With and without the cache the same tokens come out, greedy, drawn or by beams, for every kind of positions."""

@@ -285,7 +285,7 @@ def test_a_model_can_be_copied(tiny_config: BertConfig) -> None:
 # ---------------------------------------------------------------------------- some positions only
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("mask", [None, "padding", "square"])
 def test_some_positions_are_those_of_all(tiny_config: BertConfig, kind: str, mask: str | None) -> None:
     """Asked for some positions only, the last layer gives their rows, in their order; maps and gradients stay whole."""

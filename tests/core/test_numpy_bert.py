@@ -35,6 +35,7 @@ from bert_core.numpy_bert import (
     masked_lm_loss,
     next_sentence_loss,
 )
+from bert_core.positions import POSITION_SCHEMES
 from tests.near import apart, assert_near
 
 ROOT = Path(__file__).parents[2]
@@ -305,7 +306,9 @@ def test_three_tokens_with_relative_positions_worked_by_hand(kind: str) -> None:
     x = np.zeros((1, 3, 4))
     x[0, :, 0] = [1, 2, -1]
     seen: dict[str, np.ndarray] = {}
-    MultiheadAttention(weights, 1, kind, max_length=3).forward(x, hook=lambda name, value: seen.setdefault(name, value))
+    distances = POSITION_SCHEMES[kind].distances
+    attention = MultiheadAttention(weights, 1, distances, max_length=3)
+    attention.forward(x, hook=lambda name, value: seen.setdefault(name, value))
     expected = np.array(BY_HAND[kind]) / 2
     assert np.array_equal(seen["scores"][0, 0], expected)
     raised = np.exp(expected)

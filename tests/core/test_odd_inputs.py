@@ -448,6 +448,8 @@ DOORS: dict[str, Door] = {
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),
     "all_head_vectors": lambda a, v: bert_core.all_head_vectors(a.loaded, v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
+    "score_addends": lambda a, v: bert_core.score_addends(a.loaded, v, 0),
+    "score_addends layer": lambda a, v: bert_core.score_addends(a.loaded, a.encoding, v),
     "head_vectors head": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, 0, v),
     "cut": lambda a, v: bert_core.capture(
         bert_core.edited(a.loaded, [bert_core.AttentionKnockout((1,), v)]), a.encoding

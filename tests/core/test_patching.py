@@ -81,7 +81,8 @@ def patched_by_hand(
         if here and what in ("query", "key", "value"):
             part = {"query": query, "key": key, "value": value}[what]
             part[:, head, rest[1]] = getattr(own, what)[:, head, rest[1]]
-        scores = query @ key.transpose(-1, -2) / size**0.5
+        terms = 1 if attention.distances is None else attention.distances.root_terms
+        scores = query @ key.transpose(-1, -2) / (terms * size) ** 0.5
         if attention.distances is not None:
             scores = scores + attention.position_scores(query, key, len(text), None, attention.heads)
         probs = scores.softmax(-1)
@@ -121,7 +122,7 @@ def log_probability(loaded: LoadedModel, states: Tensor, target: Target) -> floa
     return loaded.model.cls.predictions(states[:, target.position]).log_softmax(-1)[0, target.token_id].item()
 
 
-@pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("what", HEAD_PARTS)
 def test_every_place_is_what_one_whole_pass_finds_where_distances_count(
     tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, kind: str

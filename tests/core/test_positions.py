@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from bert_core import BertConfig, BertModel, BertSelfAttention
-from bert_core.positions import POSITION_SCHEMES, DistanceScores, RelativeBias
+from bert_core.positions import (
+    POSITION_SCHEMES,
+    Disentangled,
+    DistanceScores,
+    Heads,
+    RelativeBias,
+    select_heads,
+    used_rows,
+)
 from bert_core.refused import Refused
 from tests.near import assert_near
 
 LONGEST, HEADS, SIZE = 60, 3, 4
-KINDS = [name for name, scheme in POSITION_SCHEMES.items() if scheme.distances is not None]
+UNPROJECTED = ["relative_key", "relative_key_query", "relative_bias"]
+assert {name for name, scheme in POSITION_SCHEMES.items() if scheme.distances} == {*UNPROJECTED, "disentangled"}
 
 
 def scheme_of(kind: str) -> DistanceScores:
@@ -47,49 +58,96 @@ def by_hand(kind: str, query: np.ndarray, key: np.ndarray, table: np.ndarray) ->
     return scores
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def terms_of(
+    kind: str, query: np.ndarray, key: np.ndarray, table: np.ndarray, heads: Heads, library: Any, available: int = HEADS
+) -> Any:
+    """The terms of a scheme that projects no rows, by name, in NumPy or in PyTorch."""
+    scheme, places = scheme_of(kind), np.arange(LONGEST)
+    rows, row_of_distance = used_rows(scheme, LONGEST, LONGEST)
+    index = row_of_distance[places[:, None] - places + LONGEST - 1][None, None]
+    used = library(table[rows])
+    of_heads = select_heads(used.T[:, None], range(available), heads) if kind == "relative_bias" else used[None, None]
+    take = np.take_along_axis if library is np.asarray else torch.take_along_dim
+    return scheme.terms(library(query), library(key), [of_heads] * len(scheme.addends), library(index), take)
+
+
+@pytest.mark.parametrize("kind", UNPROJECTED)
 def test_both_libraries_add_what_the_formula_says(kind: str) -> None:
     """Every score of every head, in NumPy and in PyTorch, equals the formula computed score by score."""
-    scheme, (query, key, table) = scheme_of(kind), drawn(kind)
-    places = np.arange(LONGEST)
-    distances = places[:, None] - places
+    query, key, table = drawn(kind)
     expected = by_hand(kind, query, key, table)
-    vectors = np.broadcast_to(table[scheme.rows(distances, LONGEST)], (2, LONGEST, LONGEST, table.shape[1]))
-    assert_near(scheme.scores(query, key, vectors, range(HEADS), np.einsum), expected, 1e-12)
-    rows = scheme.rows(torch.from_numpy(distances), LONGEST)
-    looked_up = torch.from_numpy(table)[rows].expand(2, -1, -1, -1)
-    found = scheme.scores(torch.from_numpy(query), torch.from_numpy(key), looked_up, range(HEADS), torch.einsum)
-    assert_near(found, expected, 1e-12)
+    for library in (np.asarray, torch.from_numpy):
+        terms = terms_of(kind, query, key, table, range(HEADS), library)
+        assert_near(sum(terms.values()) + 0 * library(expected), expected, 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", UNPROJECTED)
 @pytest.mark.parametrize("some", [(0, 2), (1,)])
 def test_heads_are_called_by_their_numbers(kind: str, some: tuple[int, ...]) -> None:
     """After pruning, and where each row of a batch has a head of its own, each head gets what it got among all."""
-    scheme, (query, key, table) = scheme_of(kind), drawn(kind)
-    places = np.arange(LONGEST)
-    rows = scheme.rows(places[:, None] - places, LONGEST)
+    query, key, table = drawn(kind)
     expected = by_hand(kind, query, key, table)
-    for library, einsum in ((np.asarray, np.einsum), (torch.from_numpy, torch.einsum)):
-        own, other = library(query[:, some]), library(key[:, some])
-        vectors = library(np.array([table[rows]] * 2))
-        assert_near(scheme.scores(own, other, vectors, some, einsum), expected[:, some], 1e-12)
+    for library in (np.asarray, torch.from_numpy):
+        found = sum(terms_of(kind, query[:, some], key[:, some], table, some, library).values())
+        assert_near(found + 0 * library(expected[:, some]), expected[:, some], 1e-12)
         each = [[some[0]], [some[-1]]]
-        taken = [expected[row, head] for row, head in enumerate(each)]
-        own, other = (library(np.stack([part[row, head] for row, head in enumerate(each)])) for part in (query, key))
-        assert_near(scheme.scores(own, other, vectors, each, einsum), np.stack(taken), 1e-12)
+        taken = np.stack([expected[row, head] for row, head in enumerate(each)])
+        own, other = (np.stack([part[row, head] for row, head in enumerate(each)]) for part in (query, key))
+        assert_near(sum(terms_of(kind, own, other, table, each, library).values()), taken, 1e-12)
 
 
-def test_the_buckets_are_those_of_transformers() -> None:
+def test_the_buckets_of_a_bias_are_those_of_transformers() -> None:
     """For every distance up to 1,000 in both directions, also at the boundaries of the logarithmic buckets."""
     distances = torch.arange(-1000, 1001)
     expected = MPNetEncoder.relative_position_bucket(-distances)  # there it is the key's position minus the query's
-    assert torch.equal(RelativeBias().rows(distances, 512), expected)
     assert np.array_equal(RelativeBias().rows(distances.numpy(), 512), expected.numpy())
     assert set(expected.tolist()) == set(range(32)) - {16}, "distance 0 is not behind the query"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Buckets, maximum distance plus 1, maximum length: those of DeBERTa-v3, and others.
+BUCKETS = [(256, 512, 512), (256, 0, 512), (32, 128, 512), (8, 0, 40), (256, 512, 24), (0, 0, 512), (0, 20, 60)]
+
+
+@pytest.mark.parametrize(("buckets", "furthest", "longest"), BUCKETS)
+def test_the_logarithmic_buckets_are_those_of_transformers(buckets: int, furthest: int, longest: int) -> None:
+    """Every distance has the row that transformers gathers, near and far, and those of one sign have one half."""
+    sequence = torch.zeros(1, longest, 1)
+    span = buckets or furthest or longest
+    found = build_relative_position(sequence, sequence, buckets or -1, furthest or longest)[0]
+    expected = (found + span).clamp(0, 2 * span - 1).numpy()
+    scheme, places = Disentangled(buckets, furthest), np.arange(longest)
+    rows = scheme.rows(places[:, None] - places, longest)
+    assert np.array_equal(rows, expected)
+    assert scheme.table_shape(longest, 3, 4) == (2 * span, 12) and (rows[np.triu_indices(longest, 1)] < span).all()
+    if longest == 512 and buckets == 256:
+        assert rows[511, 0] == 511 and len(set(rows[300:, 0])) < 130, "far distances share rows"
+
+
+SETTINGS = {"position_buckets": 256, "max_relative_positions": -1, "pos_att_type": "p2c|c2p", "share_att_key": True,
+            "norm_rel_ebd": "layer_norm"}  # fmt: skip
+
+
+def test_settings_of_files_are_read() -> None:
+    """As published, as lists, and without a term; the number under the root counts the terms."""
+    assert Disentangled().configured(SETTINGS) == Disentangled()
+    one = Disentangled().configured({"pos_att_type": ["c2p"], "share_att_key": False, "norm_rel_ebd": "none"})
+    assert one.root_terms == 2 and one.own_projections == ("pos_key_proj",) and one.norm is None
+    assert Disentangled().root_terms == 3 and not Disentangled().own_projections
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("position_buckets", 7), ("position_buckets", 2), ("position_buckets", "256"), ("max_relative_positions", 2**30),
+     ("pos_att_type", "p2p"), ("pos_att_type", None), ("pos_att_type", []), ("pos_att_type", 3),
+     ("share_att_key", "yes"), ("norm_rel_ebd", "rms"), ("norm_rel_ebd", None)],
+)  # fmt: skip
+def test_settings_that_are_not_supported_are_one_sentence(name: str, value: object) -> None:
+    """Each is refused with its name."""
+    with pytest.raises(Refused, match=rf"^{name} is [^\n]*$"):
+        BertConfig(position_embedding_type="disentangled", extra={**SETTINGS, name: value})
+
+
+@pytest.mark.parametrize("kind", UNPROJECTED)
 def test_a_module_adds_what_its_scheme_says(kind: str) -> None:
     """The scores of attention are products over the root, and the distances' part, divided or not, for queries that
     follow a cache and for chosen ones too.
@@ -107,8 +165,10 @@ def test_a_module_adds_what_its_scheme_says(kind: str) -> None:
     expected = expected / math.sqrt(SIZE) if scheme.scaled else expected
     heads = attention.heads
     with torch.no_grad():
-        assert_near(attention.position_scores(query, key, LONGEST, None, heads), expected, 1e-12)
-        assert_near(attention.position_scores(query[:, :, 50:], key, 10, None, heads), expected[:, :, 50:], 1e-12)
+        zeros = torch.zeros_like(expected)  # a bias is the same for all texts, and has one row for the batch
+        assert_near(attention.position_scores(query, key, LONGEST, None, heads) + zeros, expected, 1e-12)
+        last = attention.position_scores(query[:, :, 50:], key, 10, None, heads)
+        assert_near(last + zeros[:, :, 50:], expected[:, :, 50:], 1e-12)
         chosen = torch.tensor([[5, 0, 59], [7, 7, 1]])
         rows = torch.arange(2)[:, None], slice(None), chosen
         found = attention.position_scores(query[rows].transpose(1, 2), key, LONGEST, chosen, heads)

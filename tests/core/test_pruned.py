@@ -29,7 +29,7 @@ def gates_of(heads: dict[int, list[int]]) -> torch.Tensor:
     return gates
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias", "disentangled"])
 @pytest.mark.parametrize("heads", CASES.values(), ids=CASES.keys())
 def test_pruned_is_masked(heads: dict[int, list[int]], kind: str) -> None:
     """A model without some heads gives, within 1e-5, what it gave with them switched off; watched or not."""

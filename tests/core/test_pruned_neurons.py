@@ -120,7 +120,7 @@ def test_without_neurons_it_is_the_model_with_these_at_zero(
         assert_near(one, other)
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias"])
+@pytest.mark.parametrize("kind", ["absolute", "relative_key_query", "relative_bias", "disentangled"])
 def test_without_layers_it_is_the_model_of_fewer(four_layers: LoadedModel, layers: list[int], kind: str) -> None:
     """A layer that was taken out passes on its states exactly, and the rest is the model that never had it."""
     model = four_layers.model

@@ -33,6 +33,29 @@ def test_all_vectors_are_those_of_each_head(tiny_loaded: LoadedModel) -> None:
             assert np.array_equal(getattr(vector, name), getattr(single, name))
 
 
+TERMS = {
+    "absolute": ["content-to-content"],
+    "relative_key": ["content-to-content", "content-to-position"],
+    "relative_key_query": ["content-to-content", "content-to-position", "position-to-content"],
+    "relative_bias": ["content-to-content", "position"],
+    "disentangled": ["content-to-content", "content-to-position", "position-to-content"],
+}
+
+
+@pytest.mark.parametrize("kind", TERMS)
+def test_every_scheme_has_named_terms_that_add_up(tiny_loaded: LoadedModel, kind: str) -> None:
+    """The terms of a layer are those of its heads, and add up to the scores within 1e-6 of the largest."""
+    loaded = another(tiny_loaded, position_embedding_type=kind)
+    encoding = loaded.tokenizer.encode("the cat sat on the [MASK].")
+    found = bert_core.score_addends(loaded, encoding, 1)
+    assert list(found) == TERMS[kind]
+    for head in range(4):
+        vectors = head_vectors(loaded, encoding, 1, head)
+        assert_near(sum(term[head] for term in found.values()), vectors.scores, 1e-6)
+        assert all(np.array_equal(term[head], vectors.addends[name]) for name, term in found.items())
+        assert (vectors.distances is None) == (kind == "absolute")
+
+
 @pytest.fixture(scope="module")
 def encoding(tiny_loaded: LoadedModel) -> Encoding:
     return tiny_loaded.tokenizer.encode("the cat sat on the [MASK].", "it was red.")
@@ -47,8 +70,9 @@ def encoding(tiny_loaded: LoadedModel) -> Encoding:
         {"position_embedding_type": "relative_key"},
         {"position_embedding_type": "relative_key_query"},
         {"position_embedding_type": "relative_bias"},
+        {"position_embedding_type": "disentangled"},
     ],
-    ids=["plain", "no segments", "decoder", "relative_key", "relative_key_query", "relative_bias"],
+    ids=["plain", "no segments", "decoder", "relative_key", "relative_key_query", "relative_bias", "disentangled"],
 )
 def test_the_softmax_of_the_scores_is_the_map(
     tiny_loaded: LoadedModel, encoding: Encoding, changes: dict[str, object]

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { reckoned } from "../../viz_app/components/attention_view/vectors.js";
 
 const vectors = { queries: Float32Array.of(1, 2, 3, 4), keys: Float32Array.of(1, 0, 0, -1), distances: null };
-const said = { name: "head", size: 2, causal: false, distances: false, sent: true };
+const said = { name: "head", size: 2, terms: 1, causal: false, distances: false, sent: true };
 
 test("A score is the product of query and key over the root of their length, and the shares are its softmax", () => {
   const { scores, shares, largestProduct } = reckoned(vectors, said, 1);
@@ -20,6 +20,11 @@ test("A distance is added to its score", () => {
   const distances = Float32Array.of(0, 0, 10, 20);
   const { scores } = reckoned({ ...vectors, distances }, said, 1);
   assert.deepEqual([...scores], [3 / Math.SQRT2 + 10, -4 / Math.SQRT2 + 20]);
+});
+
+test("The number of terms stands under the root beside the length", () => {
+  const { scores } = reckoned(vectors, { ...said, terms: 3 }, 1);
+  assert.deepEqual([...scores], [3 / Math.sqrt(6), -4 / Math.sqrt(6)]);
 });
 
 test("Where a query sees only what stands before it, later keys get nothing", () => {

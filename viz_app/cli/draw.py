@@ -65,6 +65,12 @@ def attention(
             "Query-key view of the query at this position; [CLS] is at 0.", group="Drawing", min=0, metavar="POSITION"
         ),
     ] = None,
+    terms: Annotated[
+        bool, option("Terms of the scores of the head, for models with position terms.", "--terms", group="Drawing")
+    ] = False,
+    query: Annotated[
+        int | None, option("With --terms: only the query at this position.", group="Drawing", min=0, metavar="POSITION")
+    ] = None,
     other_text: Annotated[
         str | None,
         option("Other text: draws its maps minus those of TEXT.", "--against", group="Comparison", metavar="TEXT"),
@@ -108,8 +114,15 @@ def attention(
         raise Refused("--head needs --layer: which layer is the head in?")
     combination = _combination(combine, weights, "chosen" if head else "all" if layer is None else "layer")
     is_compared = bool(other_text or other_pair or other_model or without_heads)
-    if neuron is not None and (layer is None or len(head or ()) != 1 or is_compared):
-        raise Refused("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
+    if terms and neuron is not None:
+        raise Refused("--neuron and --terms are two views: give one of them")
+    if query is not None and not terms:
+        raise Refused("--query needs --terms")
+    if (neuron is not None or terms) and (layer is None or len(head or ()) != 1 or is_compared):
+        view_option = "--terms" if terms else "--neuron"
+        raise Refused(
+            f"{view_option} shows one head of one run: give --layer and one --head, and nothing to compare with"
+        )
     if cut and is_compared:
         raise Refused("--cut names tokens of one text: give nothing to compare with")
     if mode == "matrix" and len(set(head or ())) != 1 and combination is None and kind in PICTURES:
@@ -121,7 +134,7 @@ def attention(
     import bert_core
     from viz_app.comparison import Comparison
     from viz_app.export.bertviz import bertviz_page
-    from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
+    from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, TermFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
     loaded = shared.with_cuts(shared.load(model, device), cut)
@@ -139,9 +152,10 @@ def attention(
             raise Refused(f"layer {layer} has no head to draw: all of them are pruned")
     view = MapView(quantity, part, hide_special, words, renormalise, layer or 0, heads, mode, row_share, combination)
     files: Files = AttentionFiles(run, view, model)
-    if neuron is not None:
-        view.check_whole("the neuron view")
-        files = NeuronFiles(run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0]), neuron, model)
+    if neuron is not None or terms:
+        view.check_whole("the view of the terms" if terms else "the neuron view")
+        of_head = run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0])
+        files = TermFiles(*of_head, query, model) if neuron is None else NeuronFiles(*of_head, neuron, model)
     elif is_compared:
         texts = encoding.text, encoding.pair
         if other_text is not None or other_pair is not None:

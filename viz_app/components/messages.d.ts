@@ -58,10 +58,11 @@ export interface FixedHeader {
   tints: Record<"A" | "B", ByGround<Scale>>;
 }
 
-/** What a head makes its attention from, and whether it follows in this message. */
+/** What a head makes its attention from, and whether it follows in this message. Products are divided by √(size·terms). */
 export interface VectorsSaid {
   name: string;
   size: number;
+  terms: number;
   distances: boolean;
   causal: boolean;
   sent: boolean;

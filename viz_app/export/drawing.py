@@ -104,13 +104,32 @@ def draw_matrix(
 
     bottom, top: space below and above the cells, in inches. min_cell: smallest size of a cell, in inches.
     """
-    colours = page()
     rows, columns = values.shape
     cell = min(0.34, max(5.2 / max(rows, columns), min_cell))
     width, height = columns * cell, rows * cell
     figure, axes = empty_figure(width + MATRIX_MARGIN, height + bottom + top)
     axes.set_position(inches(figure, MATRIX_MARGIN, bottom, width, height))
     limit = largest_of(values)
+    mesh = draw_cells(axes, values, row_labels, column_labels, signed=signed, cell=cell, limit=limit)
+    return Matrix(figure, axes, mesh, cell, limit)
+
+
+def draw_cells(
+    axes: Axes,
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    signed: bool,
+    cell: float,
+    limit: float,
+) -> QuadMesh:
+    """Draw values (row, column) as coloured cells into axes, with as many labels as fit on the left and below.
+
+    row_labels: none if empty. cell: size of a cell in inches. limit: value of the last colour.
+    """
+    colours = page()
+    rows, columns = values.shape
     style: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
     style |= {"cmap": colour_map(DIVERGING if signed else SEQUENTIAL), "vmin": -limit if signed else 0}
     cells = np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values)
@@ -127,7 +146,7 @@ def draw_matrix(
     axes.tick_params(length=0, pad=3)
     for spine in axes.spines.values():
         spine.set_color(colours.line)
-    return Matrix(figure, axes, mesh, cell, limit)
+    return mesh
 
 
 def plain_axes(axes: Axes, colours: Page, unit: str) -> None:

@@ -16,7 +16,7 @@ from viz_app.export import FILE_KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.markup import Theme
 from viz_app.export.page import PageOptions, attention_page, caption_page, change_page, neuron_page
-from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
+from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet, terms_snippet
 from viz_app.figures.style import current_look
 from viz_app.maps import MapView, ShownMaps, check_heads
 
@@ -147,6 +147,50 @@ class NeuronFiles:
 
     def python(self) -> str:
         return neuron_snippet(self.run, self.vectors, self.query, self.model)
+
+
+@dataclass(frozen=True)
+class TermFiles:
+    """Files of the terms of the scores of a head: of one query, or of all if it is None.
+
+    run: a run of the same text. model: the argument of `bert_core.load`.
+    Raises Refused for a model without terms for distances.
+    """
+
+    run: ModelRun
+    vectors: HeadVectors
+    query: int | None
+    model: str
+
+    def __post_init__(self) -> None:
+        if self.vectors.distances is None:
+            raise Refused(
+                "this model adds no position terms to its scores, which are products of queries and keys: choose the "
+                "query-key view"
+            )
+        if self.query is not None:
+            self.vectors.products(self.query)  # raises Refused for a query that does not exist
+
+    def name(self, kind: str) -> str:
+        stem = f"terms-L{self.vectors.layer}-H{self.vectors.head}"
+        return f"{stem}.{kind}" if kind == "npz" or self.query is None else f"{stem}-{self.query}.{kind}"
+
+    def picture(self) -> Figure:
+        from viz_app.export.score_terms import terms_picture
+
+        return terms_picture(self.vectors, self.query)
+
+    def page(self, **options: Unpack[PageOptions]) -> str:
+        return neuron_page(self.run, self.vectors, self.query or 0, **options)
+
+    def csv(self) -> bytes:
+        return tables.terms_csv(self.vectors, self.query)
+
+    def npz(self) -> bytes:
+        return tables.terms_npz(self.vectors)
+
+    def python(self) -> str:
+        return terms_snippet(self.run, self.vectors, self.query, self.model)
 
 
 @dataclass(frozen=True)

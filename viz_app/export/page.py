@@ -333,6 +333,7 @@ def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
         "layer": vectors.layer,
         "head": vectors.head,
         "size": vectors.queries.shape[1],
+        "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
     }

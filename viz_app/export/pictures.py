@@ -208,7 +208,8 @@ def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     size, product_left = products.shape[1], STRIP + COLUMN_GAP
     distances = None if vectors.distances is None else vectors.distances[query]
     numbers = [scores] if distances is None else [scores - distances, distances, scores]
-    headings = [f"q·k/√{size}"] if distances is None else [f"q·k/√{size}", "distance", "score"]
+    product_heading = f"q·k/√{size * vectors.root_terms}"
+    headings = [product_heading] if distances is None else [product_heading, "distance", "score"]
     number_ends = [2 * (STRIP + COLUMN_GAP) + NUMBER * (place + 1) - 0.06 for place in range(len(numbers))]
     bars_left = 2 * (STRIP + COLUMN_GAP) + NUMBER * len(numbers) + COLUMN_GAP
     width, height = bars_left + 1.3, ROW_HEIGHT * len(keys)

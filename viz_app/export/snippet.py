@@ -42,6 +42,14 @@ def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str) 
     return _script("neuron", run=run, vectors=vectors, query=query, model=model)
 
 
+def terms_snippet(run: ModelRun, vectors: HeadVectors, query: int | None, model: str) -> str:
+    """Return a script that draws the terms of the scores of a head, with its numbers in `terms` and `scores`.
+
+    query: whose terms are drawn; None for the maps of all queries.
+    """
+    return _script("terms", run=run, vectors=vectors, query=query, model=model)
+
+
 def change_snippet(comparison: Comparison, view: MapView) -> str:
     """Return a script that draws the difference of two runs, `before` and `after`, with its numbers in `maps`."""
     return _script("change", comparison=comparison, view=view)

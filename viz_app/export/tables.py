@@ -130,6 +130,38 @@ def neuron_npz(vectors: HeadVectors) -> bytes:
     return npz(arrays, tokens=vectors.encoding.tokens)
 
 
+def terms_csv(vectors: HeadVectors, query: int | None = None) -> bytes:
+    """Return the terms of the scores of one query, or of all, as a CSV in UTF-8 with a line for each query and key.
+
+    Columns: query_position, query, key_position, key, each term of `HeadVectors.addends`, score (their sum, the input
+    of the softmax), attention, in full precision. Raises Refused for a query that does not exist.
+    """
+    if query is not None:
+        vectors.products(query)
+    tokens = [safe_cell(token) for token in vectors.encoding.tokens]
+    addends, scores, attention = vectors.addends, vectors.scores, vectors.attention
+    return _csv(
+        ["query_position", "query", "key_position", "key", *addends, "score", "attention"],
+        (
+            [row, tokens[row], key, token, *numbers]
+            for row in (range(len(tokens)) if query is None else [query])
+            for key, (token, *numbers) in enumerate(
+                zip(tokens, *(values[row] for values in addends.values()), scores[row], attention[row], strict=True)
+            )
+        ),
+    )
+
+
+def terms_npz(vectors: HeadVectors) -> bytes:
+    """Return the terms of the scores of a head for all queries, as an NPZ that `numpy.load` reads without pickle.
+
+    Arrays (query, key): each term of `HeadVectors.addends`, scores and attention; tokens, layer, head.
+    """
+    arrays = {**vectors.addends, "scores": vectors.scores, "attention": vectors.attention}
+    arrays |= {"layer": np.array(vectors.layer), "head": np.array(vectors.head)}
+    return npz(arrays, tokens=vectors.encoding.tokens)
+
+
 def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
     """Return columns of one length, by name, as a CSV in UTF-8; a text that is a formula gets an apostrophe in front.
 

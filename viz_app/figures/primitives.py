@@ -196,6 +196,7 @@ def cells(
     upwards: bool = False,
     width: int = WIDTH,
     tall: bool = False,
+    dense: bool = False,
 ) -> go.Figure:
     """Draw a map of coloured cells that can be clicked: a click returns the column as x and the row as y.
 
@@ -211,7 +212,8 @@ def cells(
     tokens: whether row labels are in the font of tokens. longest_row: number of their letters. titles: of the rows and
         of the columns.
     first_row: number of the first row. upwards: whether the first row is at the bottom. width: expected, in pixels.
-    tall: whether the rows of a small map are higher than others.
+    tall: whether the rows of a small map are higher than others. dense: whether rows and columns are as small as their
+        labels allow, for one of several maps.
     Raises ValueError if a part does not have the shape of the values, or there is no cell.
     """
     shape = (len(rows), len(columns))
@@ -227,7 +229,10 @@ def cells(
         raise ValueError(f"a column of shape {extra_column[1].shape} beside {shape[0]} rows: one number for each")
     numbers = values if numbers is None else numbers
     limit = (float(np.abs(np.nan_to_num(values)).max()) or 1.0) if limit is None else limit or 1.0
-    letter, size = sized(8, 11) if tokens else sized(7, 10), sized(13, 18 if shape[0] <= TALL_MAP else 15)
+    letter, size = (
+        sized(8, 11) if tokens else sized(7, 10),
+        sized(12 if dense else 13, 18 if shape[0] <= TALL_MAP else 15),
+    )
     label_width = 40 + letter * min(max(map(len, rows)), longest_row)
     columns_drawn = shape[1] + (0 if extra_column is None else 1.3)
     cell_width = (width - label_width) / columns_drawn
@@ -278,7 +283,7 @@ def cells(
     column_names = [plain(label, 12 if is_tilted else LONGEST_LABEL) for label in labels]
     if not is_tilted:
         column_names = [name.replace(MASKED, f"<br>{MASKED.strip()}") for name in column_names]
-    bottom, row_height = sized(64, 80), sized(40 if tall and shape[0] <= TALL_MAP else 30, 38)
+    bottom, row_height = sized(64, 80), sized(22 if dense else 40 if tall and shape[0] <= TALL_MAP else 30, 38)
     limits = [places[0] - 0.5, places[-1] + 0.5]
     row_names = [plain(label, longest_row) + "  " for label in rows]
     column_font = token_font(size) if is_tilted else {"size": size}
@@ -293,7 +298,9 @@ def cells(
         | {"range": [-0.5, columns_drawn - 0.5], "automargin": False if is_tilted else "height", "title": column_title},
         "yaxis": ticks_at(row_names, places, range=limits if upwards else limits[::-1], fixedrange=True)
         | {"tickfont": token_font(size) if tokens else {"size": size}, "title": row_title},
-        "meta": {"min_width": round(label_width + columns_drawn * (text_width if texts else sized(24, 30)))},
+        "meta": {
+            "min_width": round(label_width + columns_drawn * (text_width if texts else sized(18 if dense else 24, 30)))
+        },
     }
     return figure_of(traces, layout)
 
@@ -489,7 +496,7 @@ def bars(
         trace |= {"text": texts, "textposition": "outside" if bar_texts and marks is None else "none"}
         style = {"constraintext": "none", "cliponaxis": False, "showlegend": legend and bool(name)}
         traces.append(trace | style | on_hover(hovers))
-        if marks is not None:  # the text stands beyond the bar, and beyond a mark that it would cover
+        if marks is not None and bar_texts:  # the text stands beyond the bar, and beyond a mark that it would cover
             reach = np.max([*values, *marks[1]], initial=0.0)
             is_covered = (ends >= values) & (ends < np.asarray(values) + 0.12 * reach)
             ends = np.where(is_covered, ends, values)

@@ -33,7 +33,7 @@ from viz_app.export.bertviz import (
     layers_that_fit,
 )
 from viz_app.export.bertviz import View as BertVizView
-from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, TermFiles, file_of
 from viz_app.export.packing import MAX_EXACT_VALUES
 from viz_app.figures.columns import figure_columns
 from viz_app.figures.style import Look, one_line, use_look
@@ -85,6 +85,16 @@ def neuron(get_run: GetRun, get_vectors: Callable[[], HeadVectors], query: int, 
         f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
     )
     _file_buttons(lambda: NeuronFiles(get_run(), get_vectors(), query, model))
+
+
+def score_terms(get_run: GetRun, get_vectors: Callable[[], HeadVectors], query: int, model: str) -> None:
+    """Draw the files of the terms of the scores in Export. get_vectors: returns the vectors of the head."""
+    vectors = get_vectors()
+    st.caption(f"L{vectors.layer} H{vectors.head}: the terms of its scores")
+    labels = {"view": f"Query at position {query}", "all": "All queries"}
+    scope = select("export_which", labels, "Export", label_visibility="collapsed")()
+    exported_query = query if scope == "view" else None
+    _file_buttons(lambda: TermFiles(get_run(), get_vectors(), exported_query, model))
 
 
 def changes(get_comparison: Callable[[], Comparison], view: MapView, rows: Sequence[Mapping[str, object]]) -> None:

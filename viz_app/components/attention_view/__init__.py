@@ -44,12 +44,14 @@ class Vectors(NamedTuple):
 
     queries: (query, head size). keys: (key, head size). distances: (query, key), the terms of relative positions
     in the scaled products, or None. causal: whether a query attends only to earlier tokens.
+    root_terms: factor of the head size under the root by which products are divided.
     """
 
     queries: np.ndarray
     keys: np.ndarray
     distances: np.ndarray | None = None
     causal: bool = False
+    root_terms: int = 1
 
 
 _FOLDER = Path(__file__).parent

@@ -22,7 +22,7 @@ const DIMENSIONS_SHOWN = 8;
  * @param {number} query
  * @returns {Reckoned}
  */
-export function reckoned({ queries, keys, distances }, { name, size, causal }, query) {
+export function reckoned({ queries, keys, distances }, { name, size, terms, causal }, query) {
   const count = keys.length / size;
   const scores = new Float64Array(count);
   let largestProduct = 0;
@@ -33,7 +33,8 @@ export function reckoned({ queries, keys, distances }, { name, size, causal }, q
       largestProduct = Math.max(largestProduct, Math.abs(product) || 0);
       sum += product;
     }
-    scores[key] = causal && key > query ? -Infinity : sum / Math.sqrt(size) + (distances?.[query * count + key] ?? 0);
+    const product = sum / Math.sqrt(size * terms);
+    scores[key] = causal && key > query ? -Infinity : product + (distances?.[query * count + key] ?? 0);
   }
   const highest = scores.reduce((most, x) => Math.max(most, x), -Infinity);
   const powers = scores.map((score) => Math.exp(score - highest));
@@ -181,7 +182,8 @@ export function drawVectors(view) {
   const fits = crown.measureText(product).width <= layout.strip + layout.gap;
   crown.fillText(fits ? product : "q × k", layout.product, under);
   crown.textAlign = "right";
-  const titles = distances ? [`q·k/√${size}`, "distance", "score"] : [`q·k/√${size}`];
+  const heading = `q·k/√${size * said.terms}`;
+  const titles = distances ? [heading, "distance", "score"] : [heading];
   titles.forEach((text, i) => {
     crown.fillText(text, layout.score + (i + 1) * layout.number, under, layout.number);
   });
@@ -230,7 +232,7 @@ export function showSum(view, { query, key }) {
   const vectors = vectorsOf(view);
   if (key === null || !vectors) return;
   const { queries, keys, distances } = vectors;
-  const { size } = saidOf(view);
+  const { size, terms } = saidOf(view);
   const { scores, shares } = reckonedOf(view, vectors, query);
   const [from, to] = [view.header.queries[query], view.header.keys[key]];
   const quoted = (/** @type {string} */ text) => {
@@ -260,7 +262,7 @@ export function showSum(view, { query, key }) {
   const rest = order.slice(DIMENSIONS_SHOWN);
   if (rest.length) foot(`${rest.length} others`, signedDigits(sum(rest)));
   foot("q · k, all together", signedDigits(sum(parts)));
-  foot(`divided by √${size}`, signedDigits(sum(parts) / Math.sqrt(size)));
+  foot(`divided by √${size * terms}`, signedDigits(sum(parts) / Math.sqrt(size * terms)));
   if (distances) foot("what the distance adds", signedDigits(distances[query * view.header.keys.length + key]));
   if (scores[key] === -Infinity) foot("a later token: masked", element("td", "number", "−∞"));
   foot("softmax over all keys", digits(shares[key], true, false));

@@ -189,6 +189,7 @@ def _vector_message(vectors: Vectors, cached_names: Collection[str]) -> tuple[di
     header = {
         "name": name,
         "size": vectors.queries.shape[1],
+        "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
         "sent": name not in cached_names,

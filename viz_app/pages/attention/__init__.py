@@ -8,6 +8,7 @@ from viz_app.texts import page_texts
 TEXTS = page_texts("attention")
 ROW_SORTS = ("number", "entropy", "to_sep", "distance")
 SORTS = (*ROW_SORTS, "role")
+SCORE_VIEWS = ("neuron", "terms")  # of the scores of one head, between all pieces: most options do not apply
 
 
 def parse_weights(value: str) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import UNITS, UNSIGNED, renormalised_attention
 from viz_app.pages.attention import (
+    SCORE_VIEWS,
     TEXTS,
     combine,
     combined_heads,
@@ -34,6 +35,7 @@ from viz_app.pages.attention import (
     write_weights,
 )
 from viz_app.pages.attention.knockouts import draw_knockouts
+from viz_app.pages.attention.score_terms import adds_terms, draw_query_terms, draw_term_maps, head_terms
 from viz_app.pages.attention.selected_maps import (
     SelectedMaps,
     largest_sink,
@@ -80,13 +82,14 @@ def draw(page: View) -> None:
     """Draw all heads small, and the selected heads large."""
     selection = page.selection
     _draw_controls(page)
-    if view.value != "neuron" and show.value not in UNSIGNED and selection.target is None:
+    if view.value not in SCORE_VIEWS and show.value not in UNSIGNED and selection.target is None:
         show_missing_target(selection, "A gradient needs something to explain")
     maps = selected_maps(selection)
     with page.figure():
         _draw_heads(selection, view.value)
-    page.exports.append(partial(_draw_export, selection))
-    page.read(*reading(maps))
+    if view.value != "terms" or adds_terms(selection.loaded):
+        page.exports.append(partial(_draw_export, selection))
+        page.read(*reading(maps))
     _draw_sink(maps)
     show_attention_cautions(maps.run)
     _draw_search_button(maps)
@@ -94,15 +97,16 @@ def draw(page: View) -> None:
 
 
 def _draw_controls(page: View) -> None:
-    is_neuron, is_overview = view.value == "neuron", view.value == "heads"
+    is_score_view, is_overview = view.value in SCORE_VIEWS, view.value == "heads"
     with page.controls(gap="small"):
-        view()
-        if not is_neuron:
+        is_offered = view.value == "terms" or adds_terms(page.selection.loaded)
+        view(options=[name for name in TEXTS.options("controls.view.options") if is_offered or name != "terms"])
+        if not is_score_view:
             show()
         with page.options(*OPTIONS):
-            if not is_neuron:
+            if not is_score_view:
                 part(disabled=page.selection.encoding.pair is None)
-            if not (is_neuron or is_overview):
+            if not (is_score_view or is_overview):
                 combine()
                 if combine.value != "apart":
                     combined_heads()
@@ -111,7 +115,7 @@ def _draw_controls(page: View) -> None:
             sort_names = {name: special_tokens().substitute_in(text) for name, text in SORT_NAMES.items()}
             head_sort(format_func=sort_names.__getitem__)
             layer_sort(format_func=sort_names.__getitem__)
-            if is_neuron:
+            if is_score_view:
                 return
             hide()
             if not is_overview:
@@ -139,7 +143,7 @@ def _draw_sink(maps: SelectedMaps) -> None:
             weighted=contribution.value_weighted,
         )
     )
-    if maps.quantity == "attention" and not maps.is_neuron_view:
+    if maps.quantity == "attention" and not maps.is_score_view:
         button = partial(st.button, "Show value-weighted attention", icon=":material/straighten:", type="tertiary")
         button(key="show_brought", on_click=show.set, args=("brought",))
 
@@ -170,7 +174,12 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
             _draw_grid(maps, SMALL, choose_head)
             draw_knockouts(selection, maps.choice)
         with right:
-            _draw_large_view(maps, cast(Mode, page_view))
+            if page_view == "terms":
+                draw_query_terms(maps)
+            else:
+                _draw_large_view(maps, cast(Mode, page_view))
+        if page_view == "terms":
+            draw_term_maps(maps)
     if edge.value is not None:
         index = corpus.find_index(selection.plain)
         draw_list(selection, _edge(maps), index, ablate_each_head(selection))
@@ -241,7 +250,9 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         st.markdown(result_sentence(maps, combined))
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
-        vectors=None if vectors is None else Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal),
+        vectors=None if vectors is None else Vectors(
+            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms
+        ),
         query=maps.query(choice),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
@@ -255,9 +266,12 @@ def _draw_export(selection: Selection) -> None:
     """Draw the files of the selected heads in Export."""
     maps = selected_maps(selection)
     choice = maps.choice
-    if view.value == "neuron":
+    if maps.is_score_view:
+        if view.value == "terms" and head_terms(maps) is None:
+            return
         get_head = partial(vectors_of_head, selection, choice.layer, choice.heads[0])
-        downloads.neuron(maps.get_run, get_head, maps.query(choice), selection.loaded.name)
+        draw_files = downloads.score_terms if view.value == "terms" else downloads.neuron
+        draw_files(maps.get_run, get_head, maps.query(choice), selection.loaded.name)
         return
     as_one = view.value != "heads" and maps.combined(choice.layer, choice.heads, is_explained=False) is not None
     exported_view = maps.export_view(choice, as_one=as_one)

@@ -22,7 +22,19 @@ from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import Thumbnails, pale_thumbnails
 from viz_app.maps import UNITS, UNSIGNED, Combination, MapView, curve_limit
-from viz_app.pages.attention import TEXTS, combine, combined_heads, hide, part, rescale, show, view, weights, words
+from viz_app.pages.attention import (
+    SCORE_VIEWS,
+    TEXTS,
+    combine,
+    combined_heads,
+    hide,
+    part,
+    rescale,
+    show,
+    view,
+    weights,
+    words,
+)
 from viz_app.shell.head_search import opening_head
 from viz_app.shell.heads import view_choice
 from viz_app.shell.markdown import quoted, with_help
@@ -44,13 +56,13 @@ RESULTS = {
 class SelectedMaps:
     """The maps of a run as they are selected, as far as the selection applies to the text and the view.
 
-    is_neuron_view: whether the neuron view is shown, which is of attention between all pieces.
+    is_score_view: whether a view of scores is shown, which is of attention between all pieces.
     map_view: the selection without layer, heads and share, which the large view itself can change.
     """
 
     selection: Selection
     run: ModelRun
-    is_neuron_view: bool
+    is_score_view: bool
     map_view: MapView
 
     @property
@@ -114,7 +126,7 @@ class SelectedMaps:
 
         None for too many of them, and if the notes of the view depend on the heads that are drawn.
         """
-        if self.is_neuron_view or self.is_renormalised or self.map_view.combination is not None:
+        if self.is_score_view or self.is_renormalised or self.map_view.combination is not None:
             return None
         return _all_heads(self, replace(self.map_view, mode="curves"))
 
@@ -164,12 +176,12 @@ class SelectedMaps:
         return partial(self.selection.run, gradients=by_importance or self.is_signed)
 
     def vectors(self, layer: int, head: int) -> HeadVectors | None:
-        """Return the vectors of a head for the neuron view; None in other views, and for a pruned head."""
+        """Return the vectors of a head for a view of scores; None in other views, and for a pruned head."""
         exists = self.run.existing_heads[layer, head]
-        return vectors_of_head(self.selection, layer, head) if self.is_neuron_view and exists else None
+        return vectors_of_head(self.selection, layer, head) if self.is_score_view and exists else None
 
     def query(self, choice: ViewChoice) -> int:
-        """Return the query of the neuron view: the first that is selected, or else the first masked one, or else 0."""
+        """Return the query of a view of scores: the first that is selected, or else the first masked one, or else 0."""
         encoding = self.selection.encoding
         positions = choice.positions if choice.side == "query" else ()
         default = next(iter(encoding.mask_positions), 0)
@@ -256,25 +268,25 @@ def vectors_of_all_heads(selection: Selection) -> tuple[HeadVectors, ...]:
 
 def selected_maps(selection: Selection) -> SelectedMaps:
     """Return the maps that the controls select; attention instead of a gradient without a target."""
-    is_neuron_view = view.value == "neuron"
+    is_score_view = view.value in SCORE_VIEWS
     is_available = show.value in UNSIGNED or selection.target is not None
-    quantity = show.value if is_available and not is_neuron_view else "attention"
+    quantity = show.value if is_available and not is_score_view else "attention"
     map_view = MapView(
         quantity,
-        part=part.value if selection.encoding.pair is not None and not is_neuron_view else "all",
-        hide_special=hide.value and not is_neuron_view,
-        words=words.value and view.value not in ("heads", "neuron"),
+        part=part.value if selection.encoding.pair is not None and not is_score_view else "all",
+        hide_special=hide.value and not is_score_view,
+        words=words.value and view.value not in ("heads", *SCORE_VIEWS),
         renormalise=rescale.value,
         mode="matrix" if view.value == "matrix" else "curves",
         combination=_selected_combination(),
     )
     run = selection.run(gradients=quantity not in UNSIGNED)
-    return SelectedMaps(selection, run, is_neuron_view, map_view)
+    return SelectedMaps(selection, run, is_score_view, map_view)
 
 
 def _selected_combination() -> Combination | None:
     """Return how several heads are combined into one map, or None to draw them apart."""
-    if view.value in ("heads", "neuron") or combine.value == "apart":
+    if view.value in ("heads", *SCORE_VIEWS) or combine.value == "apart":
         return None
     is_weighted = combine.value == "weighted" and combined_heads.value == "chosen"
     return Combination(combine.value, combined_heads.value, weights.value if is_weighted else ())
@@ -282,11 +294,11 @@ def _selected_combination() -> Combination | None:
 
 def reading(maps: SelectedMaps) -> tuple[str, str]:
     """Return how to read the figure, and how it can mislead."""
-    if maps.is_neuron_view:
+    if view.value == "neuron":
         return NEURON, NEURON_MISLEADING
-    texts = f"views.{maps.quantity}"
+    texts = "views.terms" if maps.is_score_view else f"views.{maps.quantity}"
     sums = []
-    if maps.quantity == "attention":
+    if maps.quantity == "attention" and not maps.is_score_view:
         combination = maps.map_view.combination
         is_maximum = combination is not None and combination.method == "maximum"
         kinds = {"renormalised": maps.is_renormalised, "partial": maps.is_partial, "maximum": is_maximum, "whole": True}

@@ -43,9 +43,9 @@ class StageInput:
     """The trace, head and query that a stage shows.
 
     relative: whether distances between tokens add to the scores. divided: whether these terms are divided by the square
-    root of the head size, as the products are. hidden_act, pooler_act, word_act: as in the configuration.
-    has_pair_output: whether the model has an output for two texts. predicts_order: whether that output predicts their
-    order, as in ALBERT. word: returns the text of a piece.
+    root of the head size, as the products are. root_terms: factor of the head size under that root.
+    hidden_act, pooler_act, word_act: as in the configuration. has_pair_output: whether the model has an output for two
+    texts. predicts_order: whether that output predicts their order, as in ALBERT. word: returns the text of a piece.
     """
 
     trace: Walk
@@ -57,6 +57,7 @@ class StageInput:
     has_pair_output: bool = True
     predicts_order: bool = False
     divided: bool = True
+    root_terms: int = 1
     word_act: object = "gelu"
 
     @property
@@ -284,7 +285,8 @@ def _qkv_live(view: StageInput) -> str:
 def _score_formula(view: StageInput) -> str:
     added = r" + \text{what the distance } i - j \text{ adds}" * view.relative
     if view.divided:
-        return rf"s_{{ij}} = \frac{{q_i \cdot k_j{added}}}{{\sqrt{{d}}}}"
+        root = r"\sqrt{" + (f"{view.root_terms}" if view.root_terms > 1 else "") + "d}"
+        return rf"s_{{ij}} = \frac{{q_i \cdot k_j{added}}}{{{root}}}"
     return rf"s_{{ij}} = \frac{{q_i \cdot k_j}}{{\sqrt{{d}}}}{added}"
 
 

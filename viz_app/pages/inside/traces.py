@@ -72,6 +72,7 @@ class ForwardPass:
             head=self.head,
             relative=distances is not None,
             divided=distances is None or distances.scaled,
+            root_terms=1 if distances is None else distances.root_terms,
             hidden_act=config.hidden_act,
             pooler_act=config.pooler_act,
             has_pair_output=loaded.has_head("next"),

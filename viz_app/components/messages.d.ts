@@ -211,6 +211,7 @@ export interface PageVectors {
   head: number;
   size: number;
   distances: boolean;
+  terms: number;
   causal: boolean;
 }
 

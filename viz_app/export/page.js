@@ -164,6 +164,7 @@ function answer(layer, maps) {
       name: vectorsName(seen),
       size: seen.size,
       distances: seen.distances,
+      terms: seen.terms,
       causal: seen.causal,
       sent: !held.has(vectorsName(seen)),
     },

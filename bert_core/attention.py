@@ -36,6 +36,42 @@ class AttentionOutput(NamedTuple):
     past_key_value: KeyValue
 
 
+def build_norm(config: BertConfig, width: int) -> nn.LayerNorm:
+    """Return a layer norm with the epsilon of a configuration, and with a bias if its layer norms have one."""
+    return nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.layer_design.norm_bias)
+
+
+class RotaryPositions(nn.Module):
+    """The rotation of queries or keys by their positions, see `positions.Rotary`.
+
+    base: base of the angles. head_size: width of a head. max_positions: maximum number of tokens.
+    """
+
+    def __init__(self, base: float, head_size: int, max_positions: int) -> None:
+        super().__init__()
+        if head_size % 2:
+            raise Refused(f"the head size is {head_size}: rotary positions need an even number")
+        self.base, self.head_size, self.max_positions = base, head_size, max_positions
+
+    def forward(self, vectors: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Rotate the vectors (batch, seq, heads * head size) of all heads.
+
+        positions: (batch, seq), those of the vectors; None for 0, 1, 2, ...
+        Raises Refused if there are more vectors than the maximum number of tokens.
+        """
+        if vectors.shape[1] > self.max_positions:
+            raise Refused(f"the sequence has {vectors.shape[1]} tokens: this model takes at most {self.max_positions}")
+        if positions is None:
+            positions = torch.arange(vectors.shape[1], device=vectors.device)[None]
+        # In single precision, like the implementations that models were trained with.
+        exponents = torch.arange(0, self.head_size, 2, device=vectors.device).float() / self.head_size
+        angles = positions[..., None].float() * (1.0 / self.base**exponents)
+        cos, sin = (part.to(vectors.dtype)[:, :, None] for part in (angles.cos(), angles.sin()))
+        by_head = vectors.view(*vectors.shape[:2], -1, self.head_size)
+        first, second = by_head.chunk(2, dim=-1)  # (batch, seq, head, size / 2)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(2)
+
+
 class BertSelfAttention(nn.Module):
     """Multi-head scaled dot-product attention.
 
@@ -46,6 +82,8 @@ class BertSelfAttention(nn.Module):
     The module runs fused attention unless its map is needed, and otherwise computes the map explicitly. Both add the
     same mask, and their results agree to rounding.
     heads: original indices of the heads that are left.
+    window: the largest distance between a query and a key, in a local layer; None for any distance.
+    query_rotation, key_rotation: rotate the queries and the keys by their positions; None without rotary positions.
     save_attention: True keeps the last map and its gradient in the module.
     knockouts: the attention knockouts of this layer. Those that are not renormalised need the explicit map.
     pattern_patches: attention patterns of another forward pass, which replace those of a head. They need it too.
@@ -63,9 +101,10 @@ class BertSelfAttention(nn.Module):
         self.attention_head_size = config.attention_head_size
         self.all_head_size = self.num_attention_heads * self.attention_head_size
         key_width = (config.encoder_width or config.hidden_size) if is_cross_attention else config.hidden_size
-        self.query = nn.Linear(config.hidden_size, self.all_head_size)
-        self.key = nn.Linear(key_width, self.all_head_size)
-        self.value = nn.Linear(key_width, self.all_head_size)
+        has_bias = config.layer_design.attention_bias
+        self.query = nn.Linear(config.hidden_size, self.all_head_size, bias=has_bias)
+        self.key = nn.Linear(key_width, self.all_head_size, bias=has_bias)
+        self.value = nn.Linear(key_width, self.all_head_size, bias=has_bias)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
         self.position_embedding_type = "absolute" if is_cross_attention else config.position_embedding_type
         self.max_position_embeddings = config.max_position_embeddings
@@ -79,6 +118,14 @@ class BertSelfAttention(nn.Module):
                 self.add_module(self.distances.norm, nn.LayerNorm(width, eps=config.layer_norm_eps))
             for name in self.distances.own_projections:
                 self.add_module(name, nn.Linear(width, self.all_head_size))
+        rotation = None if is_cross_attention else config.position_scheme.rotation
+        self.window = None if rotation is None else rotation.window(layer_num)
+        self.query_rotation, self.key_rotation = (
+            None
+            if rotation is None
+            else RotaryPositions(rotation.base(layer_num), self.attention_head_size, config.max_position_embeddings)
+            for _ in range(2)
+        )
         self.knockouts: tuple[AttentionKnockout, ...] = ()
         self.pattern_patches: tuple[ActivationPatch, ...] = ()
         self.save_attention = False
@@ -153,7 +200,7 @@ class BertSelfAttention(nn.Module):
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
         query_states = hidden_states if explicit or positions is None else gather_positions(hidden_states, positions)
-        query_layer = self.transpose_for_scores(self.query(query_states))
+        query_layer = self.queries(query_states, None if explicit else positions)
         if self.is_cross_attention:
             attention_mask = encoder_attention_mask
             key_layer, value_layer = past_key_value or self._keys_and_values(self._check_width(encoder_hidden_states))
@@ -168,6 +215,10 @@ class BertSelfAttention(nn.Module):
         if blocked is not None:
             blocked_scores = blocked.to(query_layer.dtype) * MASKED_SCORE
             bias = blocked_scores if bias is None else bias + blocked_scores
+        far_keys = self.outside_window(queries, keys)
+        if far_keys is not None:
+            window_scores = torch.zeros_like(far_keys, dtype=query_layer.dtype).masked_fill_(far_keys, -math.inf)
+            bias = window_scores if bias is None else bias + window_scores
         if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
             bias = gather_positions(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
         if self.distances is not None:
@@ -250,9 +301,36 @@ class BertSelfAttention(nn.Module):
         rows = queries if positions is None else positions.shape[1]
         return AttentionOutput(hidden_states.new_empty(batch, rows, 0), attention_probs, (cache, cache))
 
+    def queries(self, states: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Compute the queries (batch, head, query, head size) of states (batch, query, hidden), rotated if rotary.
+
+        positions: (batch, query), the positions of the states; None if they are those of a whole text.
+        """
+        queries = self.query(states)
+        if self.query_rotation is not None:
+            queries = self.query_rotation(queries, positions)
+        return self.transpose_for_scores(queries)
+
+    def keys(self, states: Tensor) -> Tensor:
+        """Compute the keys (batch, head, key, head size) of states (batch, key, width), rotated if rotary."""
+        keys = self.key(states)
+        if self.key_rotation is not None:
+            keys = self.key_rotation(keys)
+        return self.transpose_for_scores(keys)
+
+    def outside_window(self, queries: int, keys: int) -> Tensor | None:
+        """Return which keys are too far from each query in a local layer, boolean (1, 1, query, key).
+
+        Returns None if no key is: in a global layer, and for a short text.
+        """
+        if self.window is None or keys - 1 <= self.window:
+            return None
+        positions = torch.arange(keys, device=self.key.weight.device)
+        return ((positions[keys - queries :, None] - positions).abs() > self.window)[None, None]
+
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""
-        return self.transpose_for_scores(self.key(states)), self.transpose_for_scores(self.value(states))
+        return self.keys(states), self.transpose_for_scores(self.value(states))
 
     def _check_width(self, encoder_hidden_states: Tensor | None) -> Tensor:
         """Return the encoder's states; raise ValueError if they are missing or of another width."""
@@ -379,19 +457,28 @@ def prune_linear_layer(layer: nn.Linear, index: Tensor, dim: int = 0) -> nn.Line
     index, requires_grad = index.to(layer.weight.device), layer.weight.requires_grad
     smaller = nn.Linear(1, 1)  # its weights are replaced: initialising a layer without rows would warn
     smaller.weight = nn.Parameter(layer.weight.detach().index_select(dim, index), requires_grad)
-    smaller.bias = nn.Parameter(layer.bias.detach()[index] if dim == 0 else layer.bias.detach().clone(), requires_grad)
+    bias = None if layer.bias is None else layer.bias.detach()
+    if bias is None:
+        smaller.register_parameter("bias", None)
+    else:
+        smaller.bias = nn.Parameter(bias[index] if dim == 0 else bias.clone(), requires_grad)
     smaller.out_features, smaller.in_features = smaller.weight.shape
     return smaller.train(layer.training)
 
 
 class BertSelfOutput(nn.Module):
-    """The output projection of the heads, with dropout, residual connection and layer norm."""
+    """The output projection of the heads, with dropout, residual connection and, in a post-norm layer, layer norm."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.num_attention_heads * config.attention_head_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        design, width = config.layer_design, config.num_attention_heads * config.attention_head_size
+        self.dense = nn.Linear(width, config.hidden_size, bias=design.attention_bias)
+        self.LayerNorm = (
+            cast("nn.LayerNorm", nn.Identity()) if design.pre_norm else build_norm(config, config.hidden_size)
+        )
+        self.dropout = nn.Dropout(
+            config.attention_probs_dropout_prob if design.pre_norm else config.hidden_dropout_prob
+        )
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """Project the heads' context, and add it to the residual stream.
@@ -405,10 +492,15 @@ class BertSelfOutput(nn.Module):
 
 
 class BertAttention(nn.Module):
-    """Self-attention, or cross-attention to an encoder's states, with its output projection."""
+    """Self-attention, or cross-attention to an encoder's states, with its output projection.
+
+    input_norm: the layer norm before attention in a pre-norm layer other than the first; the identity in all others.
+    """
 
     def __init__(self, config: BertConfig, is_cross_attention: bool = False, layer_num: int = 0) -> None:
         super().__init__()
+        has_norm = config.layer_design.pre_norm and layer_num > 0
+        self.input_norm = build_norm(config, config.hidden_size) if has_norm else nn.Identity()
         self.self = BertSelfAttention(config, is_cross_attention, layer_num)
         self.output = BertSelfOutput(config)
         self.pruned_heads: set[int] = set()
@@ -478,7 +570,7 @@ class BertAttention(nn.Module):
         after attention, (batch, query, hidden).
         """
         attended = self.self(
-            hidden_states,
+            self.input_norm(hidden_states),
             attention_mask,
             head_mask,
             encoder_hidden_states,

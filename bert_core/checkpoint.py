@@ -518,7 +518,7 @@ def write_tensors(
         weights[DECODER_BIAS] = weights[PREDICTION_BIAS].clone()
     weights = renumber_layers(weights, lambda layer: layer // config.layers_per_group)
     pooled = not {config.family.token_classifier, config.family.multiple_choice} & set(config.architectures)
-    weights = config.family.from_bert_names(weights, pooled=pooled)
+    weights = config.family.from_bert_names(weights, torch.cat, pooled=pooled)
     write_atomically(folder / CONFIG_FILE, config.to_json)  # first, since a configuration can be impossible to write
     write_atomically(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from bert_core.deprecation import RenamedAttribute
+from bert_core.layer_design import LayerDesign
 from bert_core.naming import Family, family_of
 from bert_core.positions import POSITION_SCHEMES, PositionScheme
 from bert_core.refused import Refused, require_int, require_sequence, short_repr
@@ -135,7 +136,15 @@ class BertConfig:
                 "pruned heads or neurons"
             )
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
-        POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)  # raises Refused for unsupported settings
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        """Raise Refused for settings of positions or of layers that are not supported."""
+        scheme, _ = self.position_scheme, self.layer_design
+        if scheme.rotation is not None and self.num_hidden_layers:
+            scheme.rotation.is_local(self.num_hidden_layers - 1)
+            if self.attention_head_size % 2:
+                raise Refused(f"the head size is {self.attention_head_size}: rotary positions need an even number")
 
     def _require_size(self, name: str, minimum: int) -> None:
         """Check an integer field, and convert a NumPy integer to an int, which JSON can represent."""
@@ -224,6 +233,11 @@ class BertConfig:
         return POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)
 
     @property
+    def layer_design(self) -> LayerDesign:
+        """Where the layer norms of a layer are, what its feed-forward network is, and which parts have biases."""
+        return self.family.layer_design.configured(self.extra)
+
+    @property
     def first_position(self) -> int:
         """Row of a file's position table for the first token of a text. Loaded tables start at most one row earlier."""
         return self.pad_token_id + 1 if self.family.counts_from_pad else 0
@@ -246,7 +260,7 @@ class BertConfig:
     @property
     def mlm_act(self) -> str | Callable[[Any], Any]:
         """Activation of the MLM head."""
-        return self.family.mlm_act or self.hidden_act
+        return self.pooler_act if self.family.one_head_design else self.family.mlm_act or self.hidden_act
 
     @property
     def attention_head_size(self) -> int:
@@ -350,6 +364,9 @@ class BertConfig:
                 raise Refused(f"{name} is {short_repr(file_values[name])}: only models with {value} are supported")
         bert_names = {family_name: name for name, family_name in family.sizes.items()}
         renamed = {**family.default_sizes, **{bert_names.get(name, name): value for name, value in values.items()}}
+        # A file that has both names of a field means the family's, and some fields have one value whatever it states.
+        renamed |= {name: values[other] for name, other in family.sizes.items() if other in values}
+        renamed |= family.fixed_values
         field_names = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set", which is a value only for fields that may be None.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}

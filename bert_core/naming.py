@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from bert_core.layer_design import POST_NORM, PRE_NORM_GATED, LayerDesign
 
 Weight = TypeVar("Weight")  # a tensor or an array: this module uses only its name
 
@@ -33,6 +35,12 @@ class Family:
     predicts_order: whether the head for two texts predicts which comes first, instead of whether B follows A.
     choice_head_values: fields about the layer before the scores of a multiple-choice model, with the only values
         that the family's file may state.
+    fixed_values: fields with one value in the family, whatever its file states.
+    fused_layers: linear layers whose weights the family's files contain as one, with the rows of each in turn.
+    final_norm: (family's, BERT's) names of the layer norm of the final hidden states, of which BERT's belongs to the
+        last layer; None for families without one.
+    layer_design: where the layer norms of a layer are, and which parts have biases.
+    one_head_design: whether the MLM head and all classifiers have the same layers before their outputs.
     detector_adds_first_token: whether the head that detects replaced tokens reads the sum of the hidden states of a
         token and of the first token, after a layer norm.
     """
@@ -51,15 +59,57 @@ class Family:
     predicts_order: bool = False
     choice_head_values: Mapping[str, Any] = field(default_factory=dict)
     detector_adds_first_token: bool = False
+    fixed_values: Mapping[str, Any] = field(default_factory=dict)
+    fused_layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    final_norm: tuple[str, str] | None = None
+    layer_design: LayerDesign = POST_NORM
+    one_head_design: bool = False
 
     def to_bert_names(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
-        """Return weights with the family's names under BERT's names."""
+        """Return weights with the family's names under BERT's names, and fused ones as one weight for each layer."""
+        renamed = self._split(self._renamed(weights))
+        if self.final_norm is not None:
+            layer = max((number for name in renamed if (number := _layer_number(name)) is not None), default=0)
+            family_name, bert_name = self.final_norm
+            prefix = f"bert.encoder.layer.{layer}.{bert_name}"
+            renamed = {_replace_start(name, family_name, prefix): weight for name, weight in renamed.items()}
+        return renamed
+
+    def _renamed(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+        """Return weights with the family's names under BERT's names, fused ones under the names of `fused_layers`."""
         renamed: dict[str, Weight] = {}
         for family_prefix, _ in (*self.prefixes, ("", "")):  # in the order of precedence
             for name, weight in weights.items():
                 if name.startswith(family_prefix):
                     renamed.setdefault(_replace_parts(name, self.prefixes, self.layer_names), weight)
         return renamed
+
+    def _split(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+        """Return weights with fused ones split into those of `fused_layers`."""
+        split: dict[str, Weight] = {}
+        for name, weight in weights.items():
+            fused = next((fused for fused in self.fused_layers if fused in name), None)
+            if fused is None:
+                split[name] = weight
+                continue
+            parts, array = self.fused_layers[fused], cast("Any", weight)
+            for number, part in enumerate(parts):
+                # A weight of another shape is left as it is, and refused with the shape that is required.
+                rows = len(array) // len(parts) if array.ndim else 0
+                split[name.replace(fused, part)] = array[number * rows : (number + 1) * rows] if rows else weight
+        return split
+
+    def _merge(self, weights: Mapping[str, Weight], concatenate: Callable[[list[Weight]], Weight]) -> dict[str, Weight]:
+        """Return weights with those of `fused_layers` concatenated; it reverses `_split`."""
+        merged: dict[str, Weight] = {}
+        for name, weight in weights.items():
+            fused = next((fused for fused, parts in self.fused_layers.items() if parts[0] in name), None)
+            if fused is not None:
+                parts = self.fused_layers[fused]
+                merged[name.replace(parts[0], fused)] = concatenate([weights[name.replace(parts[0], p)] for p in parts])
+            elif not any(part in name for parts in self.fused_layers.values() for part in parts):
+                merged[name] = weight
+        return merged
 
     @property
     def token_classifier(self) -> str:
@@ -76,8 +126,16 @@ class Family:
         """Class name of its multiple-choice models in transformers."""
         return self.classifier.replace("ForSequenceClassification", "ForMultipleChoice")
 
-    def from_bert_names(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
-        """Return weights with BERT's names under the family's names.
+    def from_bert_names(
+        self,
+        weights: Mapping[str, Weight],
+        concatenate: Callable[[list[Weight]], Weight] | None = None,
+        *,
+        pooled: bool = True,
+    ) -> dict[str, Weight]:
+        """Return weights with BERT's names under the family's names, those of `fused_layers` as one.
+
+        concatenate: joins tensors along their first axis. Only families with `fused_layers` need it.
 
         pooled: whether a classifier among the weights is a sequence classifier, whose dense layer some families name
             as part of the classifier. Token classifiers have no such layer, and multiple-choice models name it as
@@ -90,6 +148,12 @@ class Family:
             if classifies or not family_prefix.startswith("classifier.")
         )
         layer_names = tuple((bert_name, family_name) for family_name, bert_name in self.layer_names)
+        if self.final_norm is not None:
+            family_name, bert_name = self.final_norm
+            last = rf"bert\.encoder\.layer\.\d+\.{re.escape(bert_name)}"
+            weights = {re.sub(f"^{last}", family_name, name): weight for name, weight in weights.items()}
+        if concatenate is not None:
+            weights = self._merge(weights, concatenate)
         return {_replace_parts(name, prefixes, layer_names): weight for name, weight in weights.items()}
 
 
@@ -288,14 +352,65 @@ DEBERTA_V2 = Family(
     },
     detector_adds_first_token=True,
 )  # fmt: skip
+# Warner 2024 (arXiv:2412.13663), also Ettin (arXiv:2507.11412) and mmBERT (arXiv:2509.06888): layer norms before
+# attention and the feed-forward network, rotary positions, local layers, gated neurons and no segments. The MLM head
+# and the classifiers have the same layers. Some files state fields of BERT that transformers does not read.
+MODERNBERT = Family(
+    "modernbert",
+    "ModernBertForSequenceClassification",
+    marker=".attn.Wqkv.",
+    prefixes=(
+        ("model.embeddings.tok_embeddings.", "bert.embeddings.word_embeddings."),
+        ("model.embeddings.norm.", "bert.embeddings.LayerNorm."),
+        ("model.layers.", "bert.encoder.layer."),
+        ("model.final_norm.", "final_norm."),
+        ("embeddings.tok_embeddings.", "bert.embeddings.word_embeddings."),
+        ("embeddings.norm.", "bert.embeddings.LayerNorm."),
+        ("layers.", "bert.encoder.layer."),
+        ("head.dense.", "cls.predictions.transform.dense."),
+        ("head.norm.", "cls.predictions.transform.LayerNorm."),
+        ("decoder.bias", "cls.predictions.bias"),
+        ("decoder.", "cls.predictions.decoder."),
+    ),
+    layer_names=(
+        (".attn.Wqkv.", ".attention.self.Wqkv."),
+        (".attn.Wo.", ".attention.output.dense."),
+        (".attn_norm.", ".attention.input_norm."),
+        (".mlp.Wi.", ".intermediate.Wi."),
+        (".mlp.Wo.", ".output.dense."),
+        (".mlp_norm.", ".intermediate.input_norm."),
+    ),
+    sizes={
+        "hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps", "hidden_dropout_prob": "mlp_dropout",
+        "attention_probs_dropout_prob": "attention_dropout", "pooler_act": "classifier_activation",
+    },
+    default_sizes={
+        "vocab_size": 50368, "num_hidden_layers": 22, "intermediate_size": 1152, "layer_norm_eps": 1e-5,
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0,
+        "max_position_embeddings": 8192, "type_vocab_size": 0, "pad_token_id": 50283, "pooler_act": "gelu",
+        "position_embedding_type": "rotary",
+    },
+    required_values={"embedding_dropout": 0.0, "decoder_bias": True},
+    fixed_values={"position_embedding_type": "rotary", "type_vocab_size": 0, "embedding_size": None},
+    fused_layers={
+        ".attention.self.Wqkv.": (".attention.self.query.", ".attention.self.key.", ".attention.self.value."),
+        ".intermediate.Wi.": (".intermediate.dense.", ".intermediate.gate."),
+    },
+    final_norm=("final_norm.", "output.LayerNorm."),
+    layer_design=PRE_NORM_GATED,
+    one_head_design=True,
+)  # fmt: skip
 FAMILIES = {
     family.name: family
-    for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET, DEBERTA_V2)
+    for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT, MPNET, DEBERTA_V2, MODERNBERT)
 }
 # Text encoders with an unsupported architecture: their `model_type` and the difference, for a message.
 UNSUPPORTED_TYPES = {
     "deberta": "whose queries, keys and values have one projection, unlike those of DeBERTa-v2 and v3",
-    "modernbert": "which normalises the input of each sublayer and rotates queries and keys by position",
+    **dict.fromkeys(
+        ("nomic_bert", "gte", "new", "jina_embeddings_v3"),
+        "which rotates queries and keys by position and has its layer norms after each sublayer",
+    ),
 }
 
 
@@ -350,6 +465,17 @@ def _without_wrapper_names(state_dict: Mapping[str, Weight]) -> dict[str, Weight
     if unwrapped and all(key.startswith("model.") for key in unwrapped):
         unwrapped = {key.removeprefix("model."): value for key, value in unwrapped.items()}
     return unwrapped
+
+
+def _layer_number(name: str) -> int | None:
+    """Return the layer that a weight with BERT's name belongs to; None for one outside the layers."""
+    match = re.match(r"bert\.encoder\.layer\.(\d{1,9})\.", name)
+    return None if match is None else int(match[1])
+
+
+def _replace_start(name: str, old: str, new: str) -> str:
+    """Replace the beginning of a name."""
+    return new + name.removeprefix(old) if name.startswith(old) else name
 
 
 def _replace_parts(name: str, prefixes: tuple[tuple[str, str], ...], layer_names: tuple[tuple[str, str], ...]) -> str:

@@ -318,23 +318,100 @@ class Disentangled(DistanceScores):
 
 
 @dataclass(frozen=True)
+class Rotary:
+    """Rotation of queries and keys by their positions (Su 2021, arXiv:2104.09864), with global and local layers.
+
+    Dimensions i and i + head size / 2 of a vector are a pair. At position p, the pair is rotated by the angle
+    p / base**(2 i / head size), so that the product of a query and a key depends on their distance.
+    A query of a local layer has only the keys up to half of `local_attention` away (Warner 2024, arXiv:2412.13663).
+
+    local_attention: size of the window of a local layer, to both sides together.
+    global_attn_every_n_layers: number of layers from one global layer to the next; the first layer is global.
+    local_layers: for each layer whether it is local; None for the layers given by `global_attn_every_n_layers`.
+    global_rope_theta, local_rope_theta: bases of the angles.
+    """
+
+    TYPES: ClassVar[Mapping[str, bool]] = MappingProxyType({"full_attention": False, "sliding_attention": True})
+
+    local_attention: int = 128
+    global_attn_every_n_layers: int = 3
+    local_layers: tuple[bool, ...] | None = None
+    global_rope_theta: float = 160_000.0
+    local_rope_theta: float = 10_000.0
+
+    def configured(self, settings: Mapping[str, Any]) -> Rotary:
+        """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
+        changes: dict[str, Any] = {}
+        for name in ("local_attention", "global_attn_every_n_layers"):
+            if settings.get(name) is not None:
+                changes[name] = require_int(name, settings[name], 1, 2**20)
+        if (types := settings.get("layer_types")) is not None:
+            if not isinstance(types, list | tuple) or not all(isinstance(t, str) and t in self.TYPES for t in types):
+                raise Refused(
+                    f"layer_types is {short_repr(types)}: only layers of the types {' and '.join(self.TYPES)} are "
+                    "supported"
+                )
+            changes["local_layers"] = tuple(self.TYPES[t] for t in types)
+        if settings.get("rope_scaling") is not None:
+            raise Refused(
+                f"rope_scaling is {short_repr(settings['rope_scaling'])}: only models without it are supported"
+            )
+        by_type = settings.get("rope_parameters")
+        if by_type is not None and not isinstance(by_type, Mapping):
+            raise Refused(f"rope_parameters is {short_repr(by_type)}: it must be an object")
+        for layer_type, name in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
+            parameters = (by_type or {}).get(layer_type) or {}
+            if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":
+                raise Refused(
+                    f"rope_parameters of {layer_type} is {short_repr(parameters)}: only the rope_type 'default' is "
+                    "supported"
+                )
+            base = parameters.get("rope_theta", settings.get(name))
+            if base is not None:
+                if not isinstance(base, int | float) or isinstance(base, bool) or not 0 < base < 1e38:
+                    raise Refused(f"the rope_theta of {layer_type} is {short_repr(base)}: it must be a positive number")
+                changes[name] = float(base)
+        return dataclasses.replace(self, **changes)
+
+    def is_local(self, layer: int) -> bool:
+        """Return whether a layer is local. Raises Refused if `layer_types` has no such layer."""
+        if self.local_layers is None:
+            return layer % self.global_attn_every_n_layers > 0
+        if layer >= len(self.local_layers):
+            raise Refused(f"layer_types has {len(self.local_layers)} layers: layer {layer} is missing")
+        return self.local_layers[layer]
+
+    def base(self, layer: int) -> float:
+        """Return the base of the angles of a layer."""
+        return self.local_rope_theta if self.is_local(layer) else self.global_rope_theta
+
+    def window(self, layer: int) -> int | None:
+        """Return the largest distance between a query and a key of a layer; None for a global layer."""
+        return self.local_attention // 2 if self.is_local(layer) else None
+
+
+@dataclass(frozen=True)
 class PositionScheme:
     """How a model represents the positions of its tokens.
 
     adds_vectors: whether the embeddings include a vector for each position.
     distances: terms that self-attention adds to its scores for distances; None for none.
     has_table: whether checkpoints contain a table of position vectors, even if the embeddings do not include them.
+    rotation: how self-attention rotates its queries and keys; None if it does not.
     """
 
     adds_vectors: bool
     distances: DistanceScores | None = None
     has_table: bool = True
+    rotation: Rotary | None = None
 
     def configured(self, settings: Mapping[str, Any]) -> PositionScheme:
         """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
-        if self.distances is None:
-            return self
-        return dataclasses.replace(self, distances=self.distances.configured(settings))
+        return dataclasses.replace(
+            self,
+            distances=None if self.distances is None else self.distances.configured(settings),
+            rotation=None if self.rotation is None else self.rotation.configured(settings),
+        )
 
 
 # The keys are the values of `position_embedding_type` in a configuration.
@@ -345,5 +422,6 @@ POSITION_SCHEMES = MappingProxyType(
         "relative_key_query": PositionScheme(adds_vectors=False, distances=RelativeKeyQuery()),
         "relative_bias": PositionScheme(adds_vectors=True, distances=RelativeBias()),
         "disentangled": PositionScheme(adds_vectors=False, distances=Disentangled(), has_table=False),
+        "rotary": PositionScheme(adds_vectors=False, has_table=False, rotation=Rotary()),
     }
 )

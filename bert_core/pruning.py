@@ -82,15 +82,19 @@ def zero_filled(model: Model) -> Model:
     """Return a model with the same outputs that has zero weights in place of its pruned heads and neurons.
 
     It is meant for programs without support for pruned parts, such as transformers 5. All its layers have their
-    original shapes and speed. Removed layers are left out and the later ones renumbered, since no weights of a layer
-    with layer norms make it return its input.
+    original shapes and speed. Removed layers of a pre-norm model have zero weights too. Those of a post-norm model are
+    left out and the later ones renumbered, since no weights of a layer make it return its input there.
     model: a BertPreTrainedModel or a LoadedModel, which is not modified.
     Raises Refused if all layers are removed, and for an edited model.
     """
     filled = _copy_model(model)
     models = _models(filled)
     encoder = models[0].base_model.encoder
-    layers = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.removed]
+    layers = cast("list[BertLayer]", list(encoder.layer))
+    if models[0].config.layer_design.pre_norm:
+        for layer in layers:
+            layer.restore()
+    layers = [layer for layer in layers if not layer.removed]
     if not layers:
         raise Refused("all layers are removed, and other programs need at least one layer: prune fewer layers")
     for number, layer in enumerate(layers):
@@ -133,7 +137,9 @@ def _fill_with_zeros(layer: BertLayer) -> None:
     """Restore the pruned heads and neurons of a layer, in place, with zero weights."""
     attention, config = layer.attention, layer.config
     neurons = torch.tensor(layer.intermediate.neurons, dtype=torch.long)
-    layer.intermediate.dense = _expand_linear(layer.intermediate.dense, neurons, config.intermediate_size, dim=0)
+    for name in layer.intermediate.linears:
+        linear = getattr(layer.intermediate, name)
+        setattr(layer.intermediate, name, _expand_linear(linear, neurons, config.intermediate_size, dim=0))
     layer.output.dense = _expand_linear(layer.output.dense, neurons, config.intermediate_size, dim=1)
     layer.intermediate.neurons = range(config.intermediate_size)
     self_attention, size = attention.self, attention.self.attention_head_size
@@ -152,14 +158,15 @@ def _expand_linear(layer: nn.Linear, indices: Tensor, length: int, dim: int) -> 
 
     indices: (entry,), the new index of each row (dim 0, with its bias) or column (dim 1). length: the new size.
     """
-    indices, weight, bias = indices.to(layer.weight.device), layer.weight.detach(), layer.bias.detach()
+    indices, weight = indices.to(layer.weight.device), layer.weight.detach()
     outputs, inputs = weight.shape
     expanded = weight.new_zeros((length, inputs) if dim == 0 else (outputs, length))
     expanded.index_copy_(dim, indices, weight)
-    if dim == 0:
-        bias = bias.new_zeros(length).index_copy_(0, indices, bias)
-    larger = nn.Linear(1, 1)  # its weights are replaced
+    larger = nn.Linear(1, 1, bias=layer.bias is not None)  # its weights are replaced
     larger.weight = nn.Parameter(expanded, layer.weight.requires_grad)
-    larger.bias = nn.Parameter(bias.clone(), layer.bias.requires_grad)
+    if layer.bias is not None:
+        bias = layer.bias.detach()
+        bias = bias.new_zeros(length).index_copy_(0, indices, bias) if dim == 0 else bias.clone()
+        larger.bias = nn.Parameter(bias, layer.bias.requires_grad)
     larger.out_features, larger.in_features = expanded.shape
     return larger.train(layer.training)

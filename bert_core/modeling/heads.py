@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.attention import build_norm
 from bert_core.config import BertConfig
 from bert_core.modeling.layers import _activation
 
@@ -17,9 +18,10 @@ class BertPredictionHeadTransform(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.embedding_width)
+        has_bias = config.layer_design.head_bias
+        self.dense = nn.Linear(config.hidden_size, config.embedding_width, bias=has_bias)
         self.transform_act_fn = _activation(config.mlm_act)
-        self.LayerNorm = nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps)
+        self.LayerNorm = build_norm(config, config.embedding_width)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform hidden states (..., hidden) to the width of the embeddings, (..., embedding)."""

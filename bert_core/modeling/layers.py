@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
-from bert_core.attention import BertAttention, KeyValue, gather_positions, prune_linear_layer
+from bert_core.attention import BertAttention, KeyValue, build_norm, gather_positions, prune_linear_layer
 from bert_core.config import BertConfig
 from bert_core.deprecation import RenamedAttribute
 from bert_core.edits import ScaledNeuron
@@ -58,7 +58,7 @@ class BertEmbeddings(nn.Module):
         rows = config.max_position_embeddings + config.padding_rows
         self.position_embeddings = nn.Embedding(rows, width) if config.position_scheme.has_table else None
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.LayerNorm = build_norm(config, width)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.embeddings_project = None if width == config.hidden_size else nn.Linear(width, config.hidden_size)
         self.position_embedding_type = config.position_embedding_type
@@ -144,6 +144,8 @@ class BertEmbeddings(nn.Module):
 class BertIntermediate(nn.Module):
     """The first half of the feed-forward network: a dense layer and the activation function.
 
+    input_norm: the layer norm before the dense layer in a pre-norm layer; the identity in all others.
+    gate: the dense layer of a gated network, whose outputs multiply the activations; None in all others.
     neurons: original indices of the neurons that are left.
     scaled_neurons: neurons whose activation is multiplied by a factor.
     gates: (batch or 1, 1, intermediate), factors of all activations; None leaves them unchanged.
@@ -151,7 +153,10 @@ class BertIntermediate(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        design, sizes = config.layer_design, (config.hidden_size, config.intermediate_size)
+        self.input_norm = build_norm(config, config.hidden_size) if design.pre_norm else nn.Identity()
+        self.dense = nn.Linear(*sizes, bias=design.feed_forward_bias)
+        self.gate = nn.Linear(*sizes, bias=design.feed_forward_bias) if design.gated else None
         self.intermediate_act_fn = _activation(config.hidden_act)
         self.neurons: Sequence[int] = range(config.intermediate_size)  # by original index: pruning leaves gaps
         self.scaled_neurons: tuple[ScaledNeuron, ...] = ()
@@ -159,11 +164,22 @@ class BertIntermediate(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Compute the activations (batch, seq, intermediate) of hidden states (batch, seq, hidden)."""
-        return self.activate(self.dense(hidden_states))
+        normalised = self.input_norm(hidden_states)
+        return self.activate(self.dense(normalised), None if self.gate is None else self.gate(normalised))
 
-    def activate(self, inputs: Tensor) -> Tensor:
-        """Compute the activations of the neurons from their inputs, with factors and gates, (..., intermediate)."""
+    @property
+    def linears(self) -> tuple[str, ...]:
+        """Names of the dense layers whose outputs are the inputs of the neurons."""
+        return ("dense",) if self.gate is None else ("dense", "gate")
+
+    def activate(self, inputs: Tensor, multipliers: Tensor | None = None) -> Tensor:
+        """Compute the activations of the neurons from their inputs, with factors and gates, (..., intermediate).
+
+        multipliers: the second inputs of the neurons of a gated network.
+        """
         activations: Tensor = self.intermediate_act_fn(inputs)
+        if multipliers is not None:
+            activations = activations * multipliers
         if self.scaled_neurons:
             factors = dict.fromkeys(self.neurons, 1.0)
             for scaled in self.scaled_neurons:
@@ -176,13 +192,26 @@ class BertIntermediate(nn.Module):
 
 
 class BertOutput(nn.Module):
-    """The second half of the feed-forward network: a dense layer, dropout, residual connection and layer norm."""
+    """The second half of the feed-forward network: a dense layer, dropout, residual connection and layer norm.
 
-    def __init__(self, config: BertConfig) -> None:
+    LayerNorm: in a post-norm layer the norm of the sum. Of the pre-norm layers the last one has it, as the norm of the
+        final hidden states, and in all others it is the identity.
+    neuron_dropout: dropout before the dense layer, in pre-norm layers, instead of dropout after it.
+    """
+
+    def __init__(self, config: BertConfig, layer_num: int = 0) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        design = config.layer_design
+        self.dense = nn.Linear(config.intermediate_size, config.hidden_size, bias=design.feed_forward_bias)
+        has_norm = not design.pre_norm or layer_num == config.num_hidden_layers - 1
+        self.LayerNorm = build_norm(config, config.hidden_size) if has_norm else cast("nn.LayerNorm", nn.Identity())
+        self.neuron_dropout = nn.Dropout(config.hidden_dropout_prob if design.pre_norm else 0.0)
+        self.dropout = nn.Dropout(0.0 if design.pre_norm else config.hidden_dropout_prob)
+
+    def update(self, hidden_states: Tensor) -> Tensor:
+        """Project the activations of the neurons (batch, seq, intermediate) to (batch, seq, hidden)."""
+        update: Tensor = self.dropout(self.dense(self.neuron_dropout(hidden_states)))
+        return update
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """Project the activations of the neurons, and add them to the residual stream.
@@ -190,7 +219,7 @@ class BertOutput(nn.Module):
         hidden_states: (batch, seq, intermediate). input_tensor: (batch, seq, hidden), the residual stream.
         Returns (batch, seq, hidden).
         """
-        normalised: Tensor = self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+        normalised: Tensor = self.LayerNorm(self.update(hidden_states) + input_tensor)
         return normalised
 
 
@@ -301,9 +330,9 @@ class Block(nn.Module, ABC):
 
 
 class BertLayer(Block):
-    """The layer of BERT: attention, cross-attention if configured, and a feed-forward network of two dense layers.
+    """The layer of an encoder: attention, cross-attention if configured, and a feed-forward network.
 
-    A residual connection and a layer norm follow each of them.
+    A residual connection follows each of them. `config.layer_design` gives the layer norms and the kind of network.
     computes_all_positions: True computes every position in one piece, even if only some are requested, because a hook
         needs them all.
     removed: True for a layer that was pruned as a whole. It keeps its index, and returns its input.
@@ -321,7 +350,7 @@ class BertLayer(Block):
         if self.add_cross_attention:
             self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
-        self.output = BertOutput(config)
+        self.output = BertOutput(config, layer_num)
         self.computes_all_positions = False
         self.removed = False
         self.prune_neurons(cast("Collection[int]", config.pruned_neurons.get(layer_num, ())))
@@ -340,7 +369,8 @@ class BertLayer(Block):
         if len(selected) == len(remaining):
             return
         rows = torch.tensor(selected, dtype=torch.long)
-        self.intermediate.dense = prune_linear_layer(self.intermediate.dense, rows)
+        for name in self.intermediate.linears:
+            setattr(self.intermediate, name, prune_linear_layer(getattr(self.intermediate, name), rows))
         self.output.dense = prune_linear_layer(self.output.dense, rows, dim=1)
         self.intermediate.neurons = tuple(remaining[index] for index in selected)
 
@@ -355,13 +385,32 @@ class BertLayer(Block):
         self.prune_neurons(self.intermediate.neurons)
         for output in (self.attention.output, self.output):
             output.dense.register_parameter("bias", None)
-            output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
+            if not self.config.layer_design.pre_norm:  # in which only the norm of the final hidden states is left
+                output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
+        self.attention.input_norm = self.intermediate.input_norm = nn.Identity()
         attention = self.attention.self
         if attention.distances is not None:
             for name in (*attention.distances.shared_modules, *attention.distances.own_projections):
                 delattr(attention, name)
             attention.position_embedding_type, attention.distances = "absolute", None
         self.removed = True
+
+    def restore(self) -> None:
+        """Give a removed pre-norm layer the layer norms and biases of a new one, in place, so that it is a usual layer.
+
+        Without heads and neurons it still returns its input.
+        """
+        if not self.removed:
+            return
+        config, weight, design = self.config, self.output.dense.weight, self.config.layer_design
+        if self.layer_num:
+            self.attention.input_norm = build_norm(config, config.hidden_size).to(weight)
+        self.intermediate.input_norm = build_norm(config, config.hidden_size).to(weight)
+        outputs = ((self.attention.output, design.attention_bias), (self.output, design.feed_forward_bias))
+        for output, has_bias in outputs:
+            if has_bias:
+                output.dense.bias = nn.Parameter(weight.new_zeros(config.hidden_size), weight.requires_grad)
+        self.removed = False
 
     def forward(
         self,
@@ -389,6 +438,7 @@ class BertLayer(Block):
         if self.removed and not self.computes_all_positions:
             attended = self.attention.self(hidden_states, past_key_value=past or None, positions=positions)
             residual = hidden_states if positions is None else gather_positions(hidden_states, positions)
+            residual = self.output.LayerNorm(residual)  # the identity, except for a norm of the final hidden states
             maps = attended.attention_probs if output_attentions else None
             return LayerOutput(residual, maps, None, attended.past_key_value)
         attended = self.attention(
@@ -427,8 +477,9 @@ class BertLayer(Block):
         return chunk_output
 
     def attention_input(self, states: Tensor) -> Tensor:
-        """Return the states unchanged."""
-        return states
+        """Apply the layer norm before attention, if the layer has one."""
+        normed: Tensor = self.attention.input_norm(states)
+        return normed
 
     def attention_update(self, context: Tensor) -> Tensor:
         """Apply the output projection and dropout."""
@@ -436,7 +487,7 @@ class BertLayer(Block):
         return update
 
     def after_attention(self, update: Tensor, states: Tensor) -> Tensor:
-        """Apply the layer norm to the sum."""
+        """Add the update, and apply the layer norm after attention, if the layer has one."""
         normed: Tensor = self.attention.output.LayerNorm(update + states)
         return normed
 
@@ -446,12 +497,11 @@ class BertLayer(Block):
         return activated
 
     def feed_forward_update(self, neurons: Tensor) -> Tensor:
-        """Apply the second dense layer and dropout."""
-        update: Tensor = self.output.dropout(self.output.dense(neurons))
-        return update
+        """Apply the last dense layer and dropout."""
+        return self.output.update(neurons)
 
     def output_states(self, update: Tensor, after_attention: Tensor) -> Tensor:
-        """Apply the layer norm to the sum."""
+        """Add the update, and apply the layer norm after the feed-forward network, if the layer has one."""
         normed: Tensor = self.output.LayerNorm(update + after_attention)
         return normed
 

@@ -172,7 +172,7 @@ def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
     lengths = states[0].new_full((texts, len(layers), loaded.config.num_attention_heads, tokens), torch.nan)
     for number, (layer, layer_input) in enumerate(zip(layers, states, strict=False)):
         attention = layer.attention.self
-        values = attention.transpose_for_scores(attention.value(layer_input))
+        values = attention.transpose_for_scores(attention.value(layer.attention_input(layer_input)))
         lengths[:, number, list(attention.heads)] = layer.attention.head_outputs(values).norm(dim=-1)
     return lengths
 

@@ -530,7 +530,7 @@ def test_no_head_of_a_family_that_lacks_it_is_shown(loaded: LoadedModel) -> None
         capture(loaded, encoding, target=Target("nsp"))
 
 
-@pytest.mark.parametrize("kind", ["deberta", "modernbert"])
+@pytest.mark.parametrize("kind", ["deberta", "nomic_bert", "new", "jina_embeddings_v3"])
 def test_a_family_that_is_built_otherwise_is_refused_with_the_reason(kind: str, folder: Path, tmp_path: Path) -> None:
     """One sentence says what is different about it, and what can be loaded."""
     text = json.dumps({**json.loads((folder / "config.json").read_text()), "model_type": kind})

@@ -318,7 +318,7 @@ BROKEN: dict[str, tuple[str, Any, str]] = {
         r"prepends 'query: ' to every text",
     ),
     "an architecture that is not read": (
-        "config.json", lambda c: c.update(model_type="modernbert"), r"type 'modernbert', which normalises the input",
+        "config.json", lambda c: c.update(model_type="nomic_bert"), r"type 'nomic_bert', which rotates queries",
     ),
 }  # fmt: skip
 

@@ -365,7 +365,7 @@ class BertConfig:
         bert_names = {family_name: name for name, family_name in family.sizes.items()}
         renamed = {**family.default_sizes, **{bert_names.get(name, name): value for name, value in values.items()}}
         # A file that has both names of a field means the family's, and some fields have one value whatever it states.
-        renamed |= {name: values[other] for name, other in family.sizes.items() if other in values}
+        renamed |= {name: values[family_name] for name, family_name in family.sizes.items() if family_name in values}
         renamed |= family.fixed_values
         field_names = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set", which is a value only for fields that may be None.

@@ -681,7 +681,15 @@ def create_bert_model(
 
 
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of every weight, including a tied decoder's."""
+    """Return the name and shape of every weight, including a tied decoder's.
+
+    Raises Refused for a pre-norm model.
+    """
+    if config.layer_design.pre_norm:
+        raise Refused(
+            "the NumPy implementation has only layers with a layer norm after each part, and this model has its layer "
+            "norms before them: use the PyTorch implementation"
+        )
     hidden, vocab, width = config.hidden_size, config.vocab_size, config.embedding_width
     distances = config.position_scheme.distances
     shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, width)}

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tokenizers import models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 
@@ -45,11 +45,16 @@ SIZES: dict[str, dict[str, Any]] = {
         "relative_attention": True, "position_buckets": 256, "pos_att_type": "p2c|c2p", "share_att_key": True,
         "norm_rel_ebd": "layer_norm", "position_biased_input": False,
     },
+    "modernbert": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "local_attention": 8, "pad_token_id": 3, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
+        "sep_token_id": 2,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
     "bertweet": "Roberta", "electra": "Electra", "albert": "Albert", "mpnet": "MPNet",
-    "deberta-v2": "DebertaV2",
+    "deberta-v2": "DebertaV2", "modernbert": "ModernBert",
 }  # fmt: skip
 
 
@@ -63,6 +68,7 @@ PEAKED = (
     ".attn.k.weight",
     ".query_proj.weight",
     ".key_proj.weight",
+    ".Wqkv.weight",
 )
 
 
@@ -122,6 +128,29 @@ def _byte_pairs(cased: bool) -> Any:
     if not cased:
         fast.backend_tokenizer.normalizer = normalizers.Lowercase()
     return fast
+
+
+def _modern_pieces(cased: bool) -> Any:
+    """Byte pairs inside BERT's special tokens, as ModernBERT has them; a mask takes the space before it."""
+    made = tokenizers.Tokenizer(models.BPE())
+    made.normalizer = normalizers.NFC() if cased else normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    made.train_from_iterator(sentences(), trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:0 [SEP]:0",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]",
+        mask_token=transformers.AddedToken("[MASK]", lstrip=True, special=True),
+        model_input_names=["input_ids", "attention_mask"],
+    )  # fmt: skip
 
 
 def save_byte_files(folder: Path) -> None:
@@ -195,6 +224,7 @@ _TRAINED = {
     "albert": _unigrams("AlbertTokenizer"),
     "mpnet": _mpnet_pieces,
     "deberta-v2": _unigrams("DebertaV2Tokenizer"),
+    "modernbert": _modern_pieces,
 }
 
 

@@ -533,6 +533,15 @@ class BertEncoder(nn.Module):
                     _share_weights(attention.get_submodule(name), attentions[0].get_submodule(name))
         self.gradient_checkpointing = False
 
+    @property
+    def final_norm(self) -> nn.Module:
+        """The layer norm of the final hidden states, which the last layer applies; the identity in post-norm models.
+
+        A head that reads the states of an earlier layer needs it.
+        """
+        has_norm = self.config.layer_design.pre_norm and len(self.layer)
+        return cast("BertLayer", self.layer[-1]).output.LayerNorm if has_norm else nn.Identity()
+
     def forward(
         self,
         hidden_states: Tensor,

@@ -176,11 +176,12 @@ class CurvePoint:
 class HeadVectors:
     """Query and key vectors of one attention head for one text.
 
-    queries: (query, head size) float32. keys: (key, head size) float32.
+    queries: (query, head size) float32. keys: (key, head size) float32. With rotary positions they are rotated.
     distances: (query, key), term of relative positions in each scaled dot product. None for a model without such terms.
     causal: whether a query attends only to itself and earlier positions.
     root_terms: factor of the head size under the root by which dot products are divided.
     position_terms: the parts of `distances` by name, (query, key) each; if not given, `distances` is the only part.
+    window: the largest distance between a query and a key in a local layer; None for any distance.
     """
 
     encoding: Encoding
@@ -192,6 +193,7 @@ class HeadVectors:
     causal: bool = False
     root_terms: int = 1
     position_terms: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    window: int | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -223,8 +225,11 @@ class HeadVectors:
 
     @property
     def scores(self) -> np.ndarray:
-        """Attention scores (query, key): dot products over `divisor`, plus the distances."""
+        """Attention scores (query, key): dot products over `divisor`, plus the distances; -inf outside the window."""
         scores = self._content_scores if self.distances is None else self._content_scores + self.distances
+        if self.window is not None:
+            positions = np.arange(len(scores))
+            scores = np.where(abs(positions[:, None] - positions) <= self.window, scores, -np.inf)
         return np.where(np.tril(np.ones(scores.shape, bool)), scores, -np.inf) if self.causal else scores
 
     def products(self, query: int) -> np.ndarray:

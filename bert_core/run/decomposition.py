@@ -230,6 +230,11 @@ def decompx(
     ('opened', True)
     """
     check_target(loaded, encoding, target)
+    if loaded.config.layer_design.gated:
+        raise Refused(
+            "DecompX replaces each activation function by a factor of one input, and the neurons of this model have "
+            "two: choose another method"
+        )
     head = head_of(target)
     if target.other is None and head.linear_path(loaded, target, 0) is None:
         raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")

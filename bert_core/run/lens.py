@@ -51,7 +51,8 @@ def logit_lens(
     followed: (seq,) id of a token whose probability is recorded at each position; None: the tokens of the text.
     top_k: number of most likely tokens recorded in each cell. head_mask: as for `capture`.
     report: receives the number of cells (depth, position) that are done, see `Progress`.
-    At the last depth both lenses give the prediction of the model itself.
+    At the last depth both lenses give the prediction of the model itself. In a pre-norm model, the layer norm of the
+    final hidden states is applied to those of the other depths too.
     Raises Refused for a model without a trained MLM head, and for positions or token ids that do not exist.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
 
@@ -82,7 +83,7 @@ def logit_lens(
     requested = tuple(range(length)) if positions is None else require_sequence("positions", positions, "whole numbers")
     selected = tuple(sorted({check_position(encoding, position) for position in requested}))
     pieces = tuple(pieces[position] for position in selected)
-    head = loaded.model.cls.predictions
+    head, norm = loaded.model.cls.predictions, loaded.model.bert.encoder.final_norm
     states = _states(loaded, encoding, head_mask)[:, list(selected)]
     if translators is not None:
         translators = translators.on_device_of(states)
@@ -106,7 +107,7 @@ def logit_lens(
             log_probs = final_log_probs
             if depth < depths - 1:
                 translated = states[depth, batch] if translators is None else translators(depth, states[depth, batch])
-                log_probs = head(translated).float().log_softmax(-1)
+                log_probs = head(norm(translated)).float().log_softmax(-1)
             top = log_probs.topk(top_count, dim=-1)
             values = {"top": top.indices, "probabilities": top.values.exp()}
             for name, token_ids in tokens.items():
@@ -144,6 +145,7 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
     for loaded in (before, after):
         loaded.require_head("words", "its layers cannot be read as words")
     heads = [loaded.model.cls.predictions for loaded in (before, after)]
+    norms = [loaded.model.bert.encoder.final_norm for loaded in (before, after)]
     states = [_states(loaded, encoding, None) for loaded in (before, after)]
     depths, length = states[0].shape[:2]
     tops = np.empty((2, depths, length), np.int32)
@@ -154,8 +156,10 @@ def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> 
         for start in range(0, length, positions_per_batch):
             batch = slice(start, start + positions_per_batch)
             first_log_probs, second_log_probs = (
-                head(model_states[depth, batch]).float().log_softmax(-1)
-                for head, model_states in zip(heads, states, strict=True)
+                head(model_states[depth, batch] if depth == depths - 1 else norm(model_states[depth, batch]))
+                .float()
+                .log_softmax(-1)
+                for head, norm, model_states in zip(heads, norms, states, strict=True)
             )
             for model, log_probs in enumerate((first_log_probs, second_log_probs)):
                 top = log_probs.max(-1)

@@ -102,9 +102,9 @@ def _vectors(
     )
     vectors = []
     for layer in sorted({layer for layer, _ in heads}):
-        attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
-        states = outputs.hidden_states[layer]
-        queries, keys = (attention.transpose_for_scores(linear(states)) for linear in (attention.query, attention.key))
+        block = cast("BertLayer", bert.encoder.layer[layer])
+        attention, states = block.attention.self, block.attention_input(outputs.hidden_states[layer])
+        queries, keys = attention.queries(states), attention.keys(states)
         scheme, terms = attention.distances, dict[str, Tensor]()
         if scheme is not None:
             terms = attention.position_terms(queries, keys, len(encoding), None, attention.heads)
@@ -122,6 +122,7 @@ def _vectors(
                     loaded.config.is_decoder,
                     1 if scheme is None else scheme.root_terms,
                     head_terms,
+                    attention.window,
                 )
             )
     return vectors

@@ -166,7 +166,7 @@ def _train_step(
 
     The depths are computed one after another, so that the logits (position, vocab) of only one have a gradient graph.
     """
-    head = loaded.model.cls.predictions
+    head, norm = loaded.model.cls.predictions, loaded.model.bert.encoder.final_norm
     positions = torch.cat(_positions(batch, rng)).to(loaded.device)
     count, size = len(positions), padded_size(len(positions), loaded.device)
     with torch.no_grad(), training_autocast(loaded.device):
@@ -177,7 +177,7 @@ def _train_step(
     metrics = {ENTROPY: Metric(-(target * final).sum(), count)}
     for depth in range(len(translators)):
         with training_autocast(loaded.device):
-            logits = head(translators(depth, states[depth].float()))
+            logits = head(norm(translators(depth, states[depth].float())))
         loss = F.cross_entropy(logits.float(), target, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
         metrics[str(depth)] = Metric(loss.detach())
@@ -226,6 +226,7 @@ def compare_lenses(
     Returns the scores for each lens ("logit", "tuned") and group of positions ("at [MASK]", "elsewhere").
     """
     head, depths = loaded.model.cls.predictions, len(translators) + 1
+    norm = loaded.model.bert.encoder.final_norm
     # Sums of the divergence and of the agreement, (2, depth).
     sums = {(lens, group): np.zeros((2, depths)) for lens in LENSES for group in POSITION_GROUPS}
     counts = dict.fromkeys(POSITION_GROUPS, 0)
@@ -244,7 +245,7 @@ def compare_lenses(
                     state = group_states[depth]
                     if lens == "tuned":
                         state = translators(depth, state)
-                    log_probs = final if depth == depths - 1 else head(state).log_softmax(-1)
+                    log_probs = final if depth == depths - 1 else head(norm(state)).log_softmax(-1)
                     totals += [(target * (final - log_probs)).sum(), (log_probs.argmax(-1) == top_prediction).sum()]
             values = np.array([total.item() for total in to_cpu(totals)]).reshape(len(LENSES), depths, 2)
             for lens, lens_values in zip(LENSES, values, strict=True):

@@ -122,6 +122,11 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     config, weights = read_config(folder), read_weights(folder)
     if POSITION_EMBEDDINGS in weights and weights[POSITION_EMBEDDINGS].dim():
         weights[POSITION_EMBEDDINGS] = weights[POSITION_EMBEDDINGS][config.first_position - config.padding_rows :]
+    if config.family.one_head_design and any(name.startswith("classifier.") for name in weights):
+        raise CheckpointError(
+            f"{folder} holds a classifier of type {config.family.name!r}, whose dense layer and layer norm before the "
+            "outputs are not supported: only its encoders and masked language models can be loaded"
+        )
     if WORD_EMBEDDINGS not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
     shape, required = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)

@@ -167,6 +167,8 @@ def _decoder_input(
     def decoder_input(norm_input: Tensor) -> Tensor:
         states = traced.layer.output.LayerNorm(norm_input)
         states = states if translators is None else translators(layer + 1, states)
+        if layer < loaded.config.num_hidden_layers - 1:
+            states = loaded.model.bert.encoder.final_norm(states)
         transformed: Tensor = loaded.model.cls.predictions.transform(states)
         return transformed
 

@@ -128,7 +128,7 @@ async def opened(teacher: Page, address: str) -> str:
     """Open a class, and return its code."""
     await teacher.goto(f"http://{address}/learn?teach=1&lecture=1")
     await teacher.get_by_label("Teacher's code").fill(CODE)
-    await teacher.get_by_role("button", name="Go on").click()
+    await teacher.get_by_role("button", name="Continue").click()
     await teacher.get_by_role("combobox").first.click()
     await teacher.get_by_role("option", name=LESSON, exact=True).click()
     await teacher.wait_for_timeout(1500)

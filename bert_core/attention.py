@@ -394,6 +394,8 @@ class BertSelfAttention(nn.Module):
         table: Tensor = self.get_submodule(scheme.table)(rows)  # (row, width)
         if scheme.norm is not None:
             table = self.get_submodule(scheme.norm)(table)
+        if any(addend.projection is not None for addend in scheme.addends):
+            table = F.dropout(table, self.config.hidden_dropout_prob, self.training)
         vectors = []
         for addend in scheme.addends:
             if addend.factor is None:  # a number for each head
@@ -403,8 +405,7 @@ class BertSelfAttention(nn.Module):
                 selected = table[None, None]
             else:
                 linear = cast("nn.Linear", self.get_submodule(addend.projection))
-                dropped = F.dropout(table, self.config.hidden_dropout_prob, self.training)
-                projected = self.transpose_for_scores(F.linear(dropped, linear.weight, linear.bias)[None])[0]
+                projected = self.transpose_for_scores(F.linear(table, linear.weight, linear.bias)[None])[0]
                 selected = select_heads(projected, self.heads, heads)
             vectors.append(selected * self.score_scale if scheme.scaled else selected)
         return vectors

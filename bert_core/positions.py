@@ -211,7 +211,9 @@ class Disentangled(DistanceScores):
     ("p2c"). All layers share one table. Each projects it by its own query and key layers, or by layers for this alone.
     Both terms use the row of the query's position minus the key's, as in the published code. The scores are divided by
     the root of the head size times the number of all terms.
-    The default settings are those of DeBERTa-v3 (He 2021, arXiv:2111.09543).
+    The default settings are those of DeBERTa-v3 (He 2021, arXiv:2111.09543). Its published code also sets the
+    embeddings of padding to 0 and masks the queries of padding. Here it does neither: the states of padding differ, and
+    nothing of it reaches a token, because no token attends to padding.
 
     position_buckets: number of rows for distances in one direction: distances up to half of it have their own rows, and
         larger ones logarithmic buckets up to the maximum distance. 0: a row for each distance.

@@ -176,8 +176,11 @@ def is_grey(figure: dict[str, Any]) -> bool:
 SMALL = {"text": "The doctor said that he was late.", "masked": "4", "target": "5:he"}
 
 
-def test_a_small_difference_is_said_first_and_the_map_is_grey(loaded: LoadedModel) -> None:
+def test_a_small_difference_is_said_first_and_the_map_is_grey(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The test by random texts runs by itself where both predictions are close; no cell has a colour then."""
+    monkeypatch.setattr("viz_app.pages.causes.patches.Patching.seconds", 0.1)  # on a busy machine too
     app = start(**SMALL, source="The nurse said that he was late.")
     said = words(app)
     assert said.index("The difference is small.") < said.index("with this patch")

@@ -686,6 +686,32 @@ def test_the_command_compares(
         (["--out", "a.svg", "--show", "gradient", "--target", "1:zebra"], "has no token 'zebra'"),
         (["--out", "a.svg", "--show", "gradient", "--target", "99:cat"], "position 99 does not exist"),
         (["--out", "a.svg", "--bertviz", "head"], "BertViz writes .html"),
+        (
+            ["--out", "a.csv", "--terms"],
+            "--terms shows one head of one run: give --layer and one --head, and nothing to compare with",
+        ),
+        (["--out", "a.csv", "--terms", "--layer", "1"], "--terms shows one head of one run"),
+        (
+            ["--out", "a.csv", "--terms", "--layer", "1", "--head", "0", "--head", "1"],
+            "--terms shows one head of one run",
+        ),
+        (
+            ["--out", "a.csv", "--terms", "--layer", "1", "--head", "0", "--against", "A dog."],
+            "nothing to compare with",
+        ),
+        (["--out", "a.csv", "--terms", "--layer", "1", "--head", "0", "--words"], "leave out words"),
+        (["--out", "a.csv", "--terms", "--layer", "1", "--head", "0", "--combine", "average"], "leave out combination"),
+        (["--out", "a.csv", "--terms", "--layer", "9", "--head", "0"], "layer 9 does not exist"),
+        (["--out", "a.csv", "--terms", "--layer", "1", "--head", "9"], "head 9 does not exist"),
+        (
+            ["--out", "a.csv", "--terms", "--layer", "1", "--head", "0", "--neuron", "1"],
+            "--neuron and --terms are two views",
+        ),
+        (["--out", "a.csv", "--query", "1"], "--query needs --terms"),
+        (
+            ["--out", "a.csv", "--terms", "--layer", "1", "--head", "0"],
+            "this model adds no position terms to its scores",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_is_one_sentence_and_no_file(

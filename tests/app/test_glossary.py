@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,12 +207,3 @@ def test_pages_explain_their_words() -> None:
     assert {"token", "depth", "tuned lens"} <= set(marks)
     (lens,) = (one for one in app.get("button_group") if one.label == "Lens")
     assert "**logit lens**: Reading the hidden state" in lens.proto.help
-
-
-def test_the_document_is_made_of_the_glossary() -> None:
-    """docs/reference/glossary.md is what docs/make_glossary.py writes today."""
-    spec = importlib.util.spec_from_file_location("make_glossary", ROOT / "docs" / "make_glossary.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.DOCUMENT.read_text("utf-8") == module.document()

@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("script", ["make_cli", "make_url_parameters"])
+@pytest.mark.parametrize("script", ["make_cli", "make_glossary", "make_url_parameters"])
 def test_a_reference_is_made_of_the_declarations(script: str) -> None:
     """The committed document is what its script writes today."""
     spec = importlib.util.spec_from_file_location(script, DOCS / f"{script}.py")

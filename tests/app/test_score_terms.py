@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -303,38 +302,6 @@ def test_the_command(
     assert np.array_equal(table_of(out.read_bytes(), names, 1)["score"][0], found["score"][3])
     for ending in ("png", "svg", "npz"):
         assert headlight(capsys, *options, "--out", tmp_path / f"a.{ending}") == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--terms"], "--terms shows one head of one run: give --layer and one --head, and nothing to compare with"),
-        (["--terms", "--layer", "1"], "--terms shows one head of one run"),
-        (["--terms", "--layer", "1", "--head", "0", "--head", "1"], "--terms shows one head of one run"),
-        (["--terms", "--layer", "1", "--head", "0", "--against", "A dog."], "nothing to compare with"),
-        (["--terms", "--layer", "1", "--head", "0", "--words"], "leave out words"),
-        (["--terms", "--layer", "1", "--head", "0", "--combine", "average"], "leave out combination"),
-        (["--terms", "--layer", "9", "--head", "0"], "layer 9 does not exist"),
-        (["--terms", "--layer", "1", "--head", "9"], "head 9 does not exist"),
-        (["--terms", "--layer", "1", "--head", "0", "--neuron", "1"], "--neuron and --terms are two views"),
-        (["--query", "1"], "--query needs --terms"),
-        (["--terms", "--layer", "1", "--head", "0"], "this model adds no position terms to its scores"),
-    ],
-)
-def test_what_the_command_refuses(
-    capsys: pytest.CaptureFixture[str],
-    tiny_model_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    reason: str,
-) -> None:
-    """Code 2, one line, and no file."""
-    monkeypatch.chdir(tmp_path)
-    common = (TEXT, "--model", tiny_model_folder, "--device", "cpu", "--out", "a.csv")
-    code, out, err = headlight(capsys, *common, *options)
-    assert (code, out, err.count("\n")) == (2, "", 1) and reason in err
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_query_that_does_not_exist_is_refused(loaded: LoadedModel, encoding: Encoding) -> None:

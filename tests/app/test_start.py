@@ -25,6 +25,7 @@ from viz_app.pages.start.page_search import find_pages
 from viz_app.shell import examples
 from viz_app.shell.examples import Example
 
+EDGE_LISTS = ("From (query)", "To (key)")
 LINE = "See and test what a BERT model does with your sentence"
 
 
@@ -190,6 +191,17 @@ def test_the_lists_of_tokens_select_the_edge() -> None:
     assert app.query_params["edge"] == "6.4" and "to “book”" in words(app)
     app.text_input(key=key_of(app, "text")).set_value("The dog barked.").run()
     assert "edge" not in settled(app).query_params
+
+
+def test_the_lists_of_tokens_belong_to_a_text() -> None:
+    """A label that the browser still reports for the text before is of another list, which has it as an option."""
+    lists = {}
+    for text in ("The dog sat on the mat.", "The dog sat near the mat."):
+        app = home(text=text, edge="2.4")
+        lists[text] = {(box.label, box.value): box.id for box in app.selectbox if box.label in EDGE_LISTS}
+    before, after = lists.values()
+    assert set(before) == set(after) == set(zip(EDGE_LISTS, (2, 4), strict=True))
+    assert not set(before.values()) & set(after.values())
 
 
 def test_a_word_is_swapped_and_the_mask_stays() -> None:

@@ -177,11 +177,13 @@ def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode: str) -> N
 
 
 def vectors_of(run: ModelRun, *, distances: bool = False) -> HeadVectors:
-    """Vectors of L1 H2 from a seed, with what distances add or without; no model reads them."""
+    """Vectors of L1 H2 from a seed, with what distances add (and three terms) or without; no model reads them."""
     rng = np.random.default_rng(4)
     n = len(run.encoding)
     queries, keys = rng.normal(size=(2, n, 4)).astype(np.float32)
-    return HeadVectors(run.encoding, 1, 2, queries, keys, rng.normal(size=(n, n)) if distances else None)
+    if not distances:
+        return HeadVectors(run.encoding, 1, 2, queries, keys)
+    return HeadVectors(run.encoding, 1, 2, queries, keys, rng.normal(size=(n, n)), root_terms=3)
 
 
 def pressed(page: Page) -> list[str]:

@@ -19,6 +19,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import ROOT, free_port
 from tests.test_wheel import installed as installed
 from tests.test_wheel import sources as sources
+from tests.test_wheel import wheel as wheel
 
 Command = Callable[[int], Sequence[object]]
 SCRIPTS = Path(sysconfig.get_path("scripts"))

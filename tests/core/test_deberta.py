@@ -21,7 +21,6 @@ from bert_core.checkpoint import CheckpointError
 from bert_core.fingerprint import fingerprint
 from bert_core.methods import token_scores
 from bert_core.naming import DEBERTA_V2
-from bert_core.numpy_bert import BertForPretraining
 from bert_core.recording import record
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, captures
@@ -34,6 +33,7 @@ from bert_core.run.paths import patch_path
 from bert_core.run.perturbation import integrated_gradients, values_without
 from bert_core.run.vectors import head_vectors, score_addends
 from bert_core.run.walk import walk
+from tests.distances import PRECISIONS, assert_every_form_agrees, assert_numpy_agrees
 from tests.families import reference_of, save_family, save_published_deberta
 from tests.near import assert_near
 
@@ -41,7 +41,6 @@ TABLE = "deberta.encoder.rel_embeddings.weight"
 NORM = "deberta.encoder.LayerNorm.weight"
 # Where the first logarithmic bucket begins, one before and one behind; and the longest text.
 LENGTHS = (2, 16, 128, 129, 130, 131, 257, 300, 512)
-PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 # transformers computes the root in float32: that of 3 terms times a head size of 12 is exact.
 EXACT = {"hidden_size": 48}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -190,31 +189,12 @@ def test_numpy_in_both_precisions(variant: Path) -> None:
     mask[0, 133:] = 0
     gates = np.ones((3, 4))
     gates[0, 1], gates[2, 3] = 0, 0.5
-    for dtype, within in PRECISIONS:
-        model = BertForMaskedLM.from_pretrained(variant).to(dtype)
-        twin = BertForPretraining.from_pretrained(variant, np.dtype(str(dtype).removeprefix("torch.")))
-        for head_mask in (None, gates):
-            tensor = None if head_mask is None else torch.from_numpy(head_mask).to(dtype)
-            with torch.no_grad():
-                logits = model(ids, attention_mask=mask, head_mask=tensor).logits
-            found = twin.forward(ids.numpy(), attention_mask=mask.numpy(), head_mask=head_mask)
-            assert_near(found["mlm_logits"][mask == 1], logits[mask == 1], within)
+    assert_numpy_agrees(variant, ids, mask, gates)
 
 
 def test_a_long_text_in_every_form(loaded: LoadedModel, long_text: bert_core.Encoding) -> None:
     """The neuron view's scores, both walks, and a batch give the map of the captured run."""
-    run = capture(loaded, long_text, positions=())
-    by_torch, by_numpy = (walk(loaded, long_text, 1, pads=5, engine=engine) for engine in ("torch", "numpy"))
-    for engine in (by_torch, by_numpy):
-        assert_near(engine.layer_value("probabilities")[:, : len(long_text), : len(long_text)], run.attention[1])
-    for name in ("query", "key", "scores"):
-        assert_near(by_numpy.layer_value(name), by_torch.layer_value(name), what=name)
-    for head in range(4):
-        vectors = head_vectors(loaded, long_text, 1, head)
-        assert_near(vectors.attention, run.attention[1, head])
-        assert_near(vectors.scores, by_torch.layer_value("scores")[head, : len(long_text), : len(long_text)])
-    together = captures(loaded, [long_text, loaded.tokenizer.encode("A dog.")])
-    assert_near(together[0].attention, run.attention)
+    assert_every_form_agrees(loaded, long_text)
 
 
 def test_the_terms_add_up_to_the_scores(variant: Path) -> None:

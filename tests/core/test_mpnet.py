@@ -16,11 +16,11 @@ from bert_core import BertForMaskedLM, BertForSequenceClassification, LoadedMode
 from bert_core.checkpoint import CheckpointError
 from bert_core.fingerprint import fingerprint
 from bert_core.naming import MPNET
-from bert_core.numpy_bert import BertForPretraining
 from bert_core.recording import record
-from bert_core.run.capture import capture, captures
+from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from bert_core.run.walk import walk
+from tests.distances import PRECISIONS, assert_every_form_agrees, assert_numpy_agrees
 from tests.families import reference_of, save_family
 from tests.near import apart, assert_near
 
@@ -28,7 +28,6 @@ TABLE = "mpnet.encoder.relative_attention_bias.weight"
 PLACES = "mpnet.embeddings.position_embeddings.weight"
 # Lengths at which a bucket begins, one before and one behind; and the longest text.
 LENGTHS = (2, 8, 9, 10, 12, 13, 16, 17, 23, 24, 32, 33, 46, 47, 63, 64, 65, 66, 91, 92, 93, 200, 512)
-PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 
 
 @pytest.fixture(scope="module")
@@ -146,33 +145,17 @@ def test_the_numpy_model_agrees_on_padded_batches(folder: Path, loaded: LoadedMo
         ids[row, padding], mask[row, padding] = loaded.config.pad_token_id, 0
     gates = np.linspace(0, 1, 12).reshape(3, 4).astype(np.float32)
     for place in (folder, smaller):
-        for dtype, within in PRECISIONS:
-            model = BertForMaskedLM.from_pretrained(place).to(dtype)
-            twin = BertForPretraining.from_pretrained(place, np.dtype(str(dtype).removeprefix("torch.")))
-            for head_mask in (None, gates):
-                given = None if head_mask is None else torch.from_numpy(head_mask).to(dtype)
-                with torch.no_grad():
-                    logits = model(ids, attention_mask=mask, head_mask=given).logits
-                found = twin.forward(ids.numpy(), attention_mask=mask.numpy(), head_mask=head_mask)
-                assert_near(found["mlm_logits"][mask == 1], logits[mask == 1], within)
+        assert_numpy_agrees(place, ids, mask, gates)
 
 
 def test_a_long_text_in_every_form(loaded: LoadedModel, long_text: bert_core.Encoding) -> None:
     """The neuron view's scores, both walks, and a batch give the map of the captured run, where all buckets count."""
-    run = capture(loaded, long_text, positions=())
-    by_torch, by_numpy = (walk(loaded, long_text, 1, pads=5, engine=engine) for engine in ("torch", "numpy"))
-    for engine in (by_torch, by_numpy):
-        assert_near(engine.layer_value("probabilities")[:, : len(long_text), : len(long_text)], run.attention[1])
-    assert_near(by_numpy.layer_value("scores"), by_torch.layer_value("scores"))
+    assert_every_form_agrees(loaded, long_text)
+    table = loaded.model.attention_modules[1].get_submodule("relative_attention_bias").weight
     for head in range(4):
-        seen = head_vectors(loaded, long_text, 1, head)
-        assert seen.distances is not None
-        assert_near(seen.attention, run.attention[1, head])
-        assert_near(seen.scores, by_torch.layer_value("scores")[head, : len(long_text), : len(long_text)])
-        table = loaded.model.attention_modules[1].get_submodule("relative_attention_bias").weight
-        assert set(np.unique(seen.distances)) == set(table[:, head].numpy()) - {table[16, head].item()}
-    together = captures(loaded, [long_text, loaded.tokenizer.encode("A dog.")])
-    assert_near(together[0].attention, run.attention)
+        vectors = head_vectors(loaded, long_text, 1, head)
+        assert vectors.distances is not None
+        assert set(np.unique(vectors.distances)) == set(table[:, head].numpy()) - {table[16, head].item()}
 
 
 def test_heads_that_are_left_keep_their_bias(loaded: LoadedModel, long_text: bert_core.Encoding) -> None:

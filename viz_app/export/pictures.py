@@ -444,8 +444,8 @@ def _draw_curves(
 
 
 def _dash(head: int, heads: Sequence[int]) -> Any:
-    """Return the line style of a head: dashes tell heads of one colour apart, and a single head has none."""
-    return DASHES[(head + head // 12) % 4] if len(heads) > 1 else "-"
+    """Return the line style of a head: dashes tell heads apart without colours, and a single head has none."""
+    return DASHES[list(heads).index(head) % 4] if len(heads) > 1 else "-"
 
 
 def _head_colour(maps: ShownMaps, head: int) -> str:

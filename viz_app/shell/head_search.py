@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import streamlit as st
@@ -72,9 +73,9 @@ def select_edge(selection: Selection, current: Edge) -> None:
     tokens = selection.encoding.labels
     labels = [f"{label} ({place})" if tokens.count(label) > 1 else label for place, label in enumerate(tokens)]
     for end, (place, name) in enumerate(zip(st.columns(2, gap="small"), (TEXTS["from"], TEXTS["to"]), strict=True)):
-        # A list of its own for each edge: that of another one, which the browser still shows after a click on a token,
-        # must not undo the click.
-        key = f"edge_{end}_{write_pair(current)}"
+        # A list of its own for each edge and each text: the label of a list that the browser still shows after a click
+        # on a token must not undo the click, and must be an option.
+        key = f"edge_{end}_{write_pair(current)}_{crc32(repr(labels).encode())}"
         options: dict[str, Any] = {"index": current[end], "format_func": labels.__getitem__}
         place.selectbox(name, range(len(labels)), key=key, on_change=_take_list, args=(end, key, current), **options)
 

@@ -14,7 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.deprecation import RenamedAttribute, renamed_parameters
 from bert_core.edits import ActivationPatch, AttentionKnockout, blocked_edges
 from bert_core.positions import Heads, select_heads, used_rows
-from bert_core.recording import Watcher, find_watcher, save_map
+from bert_core.recording import Watcher, find_watcher, save_gradient, save_map
 from bert_core.refused import Refused
 
 # The cached keys and values of one attention module: two tensors (batch, head, key, head size).
@@ -129,6 +129,7 @@ class BertSelfAttention(nn.Module):
         self.knockouts: tuple[AttentionKnockout, ...] = ()
         self.pattern_patches: tuple[ActivationPatch, ...] = ()
         self.save_attention = False
+        self.token_range: tuple[int, int] | None = None  # a module keeps whole maps, unlike a recording
         self._attention_map: Tensor | None = None
         self._attn_gradients: Tensor | None = None
 
@@ -195,12 +196,17 @@ class BertSelfAttention(nn.Module):
         Raises Refused if a knockout names a position beyond the text, or blocks every key of a renormalised row.
         """
         watcher = find_watcher(self)
+        token_range = None if watcher is None else watcher.token_range
+        if self.training and self.dropout.p:
+            token_range = None  # the map is needed to drop the same edges from it
         needs_map = bool(self.pattern_patches) or any(not cut.renormalised for cut in self.knockouts)
-        explicit = watcher is not None or output_attentions or needs_map
+        explicit = output_attentions or needs_map or (watcher is not None and token_range is None)
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
-        query_states = hidden_states if explicit or positions is None else gather_positions(hidden_states, positions)
-        query_layer = self.queries(query_states, None if explicit else positions)
+        # The queries that are computed; those whose context is not returned are needed for the map.
+        query_positions = None if explicit or token_range is not None else positions
+        query_states = hidden_states if query_positions is None else gather_positions(hidden_states, query_positions)
+        query_layer = self.queries(query_states, query_positions)
         if self.is_cross_attention:
             attention_mask = encoder_attention_mask
             key_layer, value_layer = past_key_value or self._keys_and_values(self._check_width(encoder_hidden_states))
@@ -215,27 +221,38 @@ class BertSelfAttention(nn.Module):
         if blocked is not None:
             blocked_scores = blocked.to(query_layer.dtype) * MASKED_SCORE
             bias = blocked_scores if bias is None else bias + blocked_scores
-        far_keys = self.outside_window(queries, keys)
-        if far_keys is not None:
-            window_scores = torch.zeros_like(far_keys, dtype=query_layer.dtype).masked_fill_(far_keys, -math.inf)
-            bias = window_scores if bias is None else bias + window_scores
-        if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
-            bias = gather_positions(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
+        # A local layer is computed in blocks of queries, unless its scores have terms for each query and key.
+        in_blocks = (
+            not explicit and query_positions is None and self.distances is None and queries == keys
+            and self.window is not None and keys > 4 * block_size(self.window)
+            and (bias is None or bias.shape[-2] == 1)
+        )  # fmt: skip
+        if not in_blocks:
+            far_keys = self.outside_window(queries, keys)
+            if far_keys is not None:
+                window_scores = torch.zeros_like(far_keys, dtype=query_layer.dtype).masked_fill_(far_keys, -math.inf)
+                bias = window_scores if bias is None else bias + window_scores
+        if query_positions is not None and bias is not None and bias.shape[-2] > 1:
+            bias = gather_positions(bias.expand(max(len(bias), len(query_positions)), -1, -1, -1), query_positions)
         if self.distances is not None:
-            query_positions = None if explicit else positions
             distance_scores = self.position_scores(query_layer, key_layer, queries, query_positions, self.heads)
             bias = distance_scores if bias is None else distance_scores + bias
 
         attention_probs: Tensor | None = None
         if not explicit:
-            context_layer = F.scaled_dot_product_attention(
-                query_layer,
-                key_layer,
-                value_layer,
-                attn_mask=None if bias is None else bias.to(query_layer.dtype),
-                dropout_p=self.dropout.p if self.training else 0.0,
-                scale=self.score_scale,
-            )
+            dropout_p = self.dropout.p if self.training else 0.0
+            bias = None if bias is None else bias.to(query_layer.dtype)
+            if in_blocks and self.window is not None:
+                context_layer = local_attention(
+                    query_layer, key_layer, value_layer, bias, self.window, dropout_p=dropout_p, scale=self.score_scale
+                )
+            else:
+                context_layer = F.scaled_dot_product_attention(
+                    query_layer, key_layer, value_layer, attn_mask=bias, dropout_p=dropout_p, scale=self.score_scale
+                )
+            if watcher is not None and token_range is not None:
+                self._save_range(watcher, token_range, query_layer, key_layer, value_layer, bias, context_layer)
+                context_layer = context_layer if positions is None else gather_positions(context_layer, positions)
         else:
             scaled_query = query_layer * self.score_scale
             attention_scores = scaled_query @ key_layer.transpose(-1, -2)  # (batch, head, query, key)
@@ -261,6 +278,35 @@ class BertSelfAttention(nn.Module):
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
+
+    def _save_range(
+        self,
+        watcher: Watcher,
+        token_range: tuple[int, int],
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        bias: Tensor | None,
+        context: Tensor,
+    ) -> None:
+        """Compute and save the block of the map for a range of tokens; later also its gradient.
+
+        queries, keys, values: (batch, head, seq, head size). bias: what is added to the scores, except for the window
+        of a layer that is computed in blocks. context: (batch, head, query, head size), what attention returned.
+        The gradient of the map is exactly that of the context multiplied by the values, so no whole map is needed.
+        """
+        rows = slice(*token_range)
+        with torch.no_grad():
+            scores = queries[:, :, rows] * self.score_scale @ keys.transpose(-1, -2)  # (batch, head, row, key)
+            if bias is not None:
+                scores = scores + (bias[..., rows, :] if bias.shape[-2] > 1 else bias)
+            far_keys = self.outside_window(queries.shape[2], keys.shape[2])
+            if far_keys is not None:
+                scores = scores.masked_fill_(far_keys[..., rows, :], -math.inf)
+            watcher.save_attention_map(scores.softmax(-1)[..., rows].clone())
+        if context.requires_grad:
+            block_values = values[:, :, rows].detach()
+            save_gradient(watcher, context, lambda gradient: gradient[:, :, rows] @ block_values.transpose(-1, -2))
 
     def _replace_pattern(self, probs: Tensor, patch: ActivationPatch) -> Tensor:
         """Return the map (batch, head, query, key) with the pattern of one head replaced by that of a patch."""
@@ -413,6 +459,55 @@ class BertSelfAttention(nn.Module):
     cuts = RenamedAttribute("knockouts")
     put = RenamedAttribute("pattern_patches")
     arrows_cut = RenamedAttribute("blocked_edges")
+
+
+def block_size(window: int) -> int:
+    """Return the number of queries in a block of a local layer. Short blocks would compute few scores at once."""
+    return max(window, 64)
+
+
+def local_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, window: int, *, dropout_p: float, scale: float
+) -> Tensor:
+    """Compute scaled dot-product attention to the keys within a window around each query, in blocks of queries.
+
+    Memory and time grow with seq * window instead of seq * seq.
+    queries, keys, values: (batch, head, seq, head size). bias: added to the scores of each key, (batch or 1, 1, 1,
+    seq). window: the largest distance. dropout_p, scale: as for PyTorch's `scaled_dot_product_attention`.
+    Returns the context, (batch, head, seq, head size).
+    Source: Beltagy 2020 (arXiv:2004.05150), section 3.1.
+    """
+    batch, _, length, _ = queries.shape
+    size = block_size(window)
+    blocks, width = -(-length // size), size + 2 * window
+    padding = blocks * size - length
+    # Each block of queries, and the keys and values up to `window` before and after it: (batch * block, head, ...).
+    query_blocks = _split(F.pad(queries, (0, 0, 0, padding)), 2, size).transpose(1, 2).flatten(0, 1)
+    key_blocks, value_blocks = (
+        F.pad(part, (0, 0, window, padding + window))
+        .unfold(2, width, size)  # (batch, head, block, head size, key)
+        .permute(0, 2, 1, 4, 3)
+        .flatten(0, 1)
+        for part in (keys, values)
+    )
+    offsets = torch.arange(width, device=queries.device) - window
+    within = (offsets - torch.arange(size, device=queries.device)[:, None]).abs() <= window  # (query, key)
+    positions = torch.arange(0, blocks * size, size, device=queries.device)[:, None, None] + offsets  # (block, 1, key)
+    allowed = within & (positions >= 0) & (positions < length)  # (block, query, key)
+    key_bias = queries.new_zeros(1, 1, 1, length) if bias is None else bias
+    block_bias = F.pad(key_bias, (window, padding + window)).unfold(-1, width, size)  # (batch or 1, 1, 1, block, key)
+    mask = block_bias.permute(0, 3, 1, 2, 4).expand(batch, -1, -1, -1, -1).flatten(0, 1)  # (batch * block, 1, 1, key)
+    # A finite value, because the rows after the end of the text may have no key, and NaN would reach their gradients.
+    mask = mask.masked_fill(~allowed[:, None].repeat(batch, 1, 1, 1), torch.finfo(queries.dtype).min)
+    context = F.scaled_dot_product_attention(
+        query_blocks, key_blocks, value_blocks, attn_mask=mask, dropout_p=dropout_p, scale=scale
+    )
+    return _split(context, 0, blocks).transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+
+def _split(x: Tensor, axis: int, size: int) -> Tensor:
+    """Split an axis into two, the second of the given size."""
+    return x.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
 
 
 def _take_along(products: Tensor, index: Tensor, axis: int) -> Tensor:

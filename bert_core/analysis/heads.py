@@ -113,7 +113,7 @@ def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
     Equal weights are in the order of layer and head. Pruned heads are left out.
 
     query, key: positions of the two tokens.
-    Raises Refused if a position does not exist.
+    Raises Refused if a position does not exist, or the run has no maps of it.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
@@ -123,12 +123,12 @@ def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
     L4 H11: 1.00
     L3 H8: 0.88
     """
-    query, key = (
-        require_int(name, value, 0, len(run.encoding) - 1) for name, value in (("query", query), ("key", key))
-    )
-    weights = run.attention[:, :, query, key]
+    start, stop = run.token_range or (0, len(run.encoding))
+    query, key = (require_int(name, value, start, stop - 1) for name, value in (("query", query), ("key", key)))
+    weights = run.attention[:, :, query - start, key - start]
+    layers = range(len(weights)) if run.layers is None else run.layers
     percentiles = 100 * (run.attention < weights[..., None, None]).mean((-2, -1))
     return [
-        PairHead(layer, head, float(weights[layer, head]), float(percentiles[layer, head]))
+        PairHead(layers[layer], head, float(weights[layer, head]), float(percentiles[layer, head]))
         for layer, head in leading_heads(weights, weights.size)
     ]

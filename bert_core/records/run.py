@@ -150,6 +150,10 @@ class ModelRun:
     gradient: (layer, head, query, key), gradient of the target with respect to each probability. None without a target.
     gate_gradient: (layer, head), gradient of the target with respect to each head gate. None without a target.
     A pruned head is NaN in these three arrays.
+    layers: numbers of the layers that the layer axis of the maps and norms has; None for all. `gate_gradient` and
+        `head_mask` always have all layers.
+    token_range: (start, stop), the positions that the query and key axes of the maps and norms have; None for all. The
+        rows of such a block do not sum to 1.
     head_mask: (layer, head), 1 for active heads and 0 for ablated ones.
     predictions: predictions of the MLM head at the requested positions.
     nsp: probability that B follows A. None for a single text or a model without NSP head.
@@ -183,6 +187,8 @@ class ModelRun:
     replaced: np.ndarray | None = None
     choice: float | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
+    layers: tuple[int, ...] | None = None
+    token_range: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():
@@ -213,7 +219,11 @@ class ModelRun:
         The unit is that of the hidden states. An ablated head is 0. Rows do not sum to 1.
         Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
         """
-        return None if self.norms is None else self.attention * (self.norms * self.head_mask[..., None])[..., None, :]
+        if self.norms is None:
+            return None
+        gates = self.head_mask if self.layers is None else self.head_mask[list(self.layers)]
+        value_weighted: np.ndarray = self.attention * (self.norms * gates[..., None])[..., None, :]
+        return value_weighted
 
     @property
     def existing_heads(self) -> np.ndarray:

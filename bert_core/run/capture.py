@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.recording import record
+from bert_core.recording import check_token_range, record
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
 from bert_core.run.answers import predict_answers
@@ -31,6 +30,8 @@ def capture(
     head_mask: np.ndarray | None = None,
     top_k: int = 10,
     norms: bool = False,
+    layers: Sequence[int] | None = None,
+    token_range: tuple[int, int] | None = None,
 ) -> ModelRun:
     """Run a text through a model and return its attention maps, predictions and, for a target, gradients.
 
@@ -41,8 +42,12 @@ def capture(
     norms: whether to also compute the norm of each key's value vector through each head's output projection. Value-
         weighted attention (`ModelRun.value_weighted`) needs it. It takes a twentieth more time for the bundled model,
         and a tenth to a fifth more for one of base size.
+    layers: numbers of the layers whose maps are kept; None: all. The other layers use fused attention.
+    token_range: (start, stop), the positions of the queries and keys whose block of each map is kept; None: all. The
+        values are those of the whole maps, which are not computed: memory grows with the length of the text, not with
+        its square. All other results are of the whole text.
     Thread-safe: neither the model nor its parameters are changed.
-    Raises Refused for a target without a trained head, or for a position or gate that does not exist.
+    Raises Refused for a target without a trained head, or for a layer, position, range or gate that does not exist.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
@@ -54,7 +59,17 @@ def capture(
     >>> print(f"{loaded.tokenizer.token_of(token_id)} {probability:.2f}")
     door 0.69
     """
-    (run,) = _runs(loaded, [encoding], target, positions, head_mask, require_int("top_k", top_k), norms=norms)
+    (run,) = _runs(
+        loaded,
+        [encoding],
+        target,
+        positions,
+        head_mask,
+        require_int("top_k", top_k),
+        norms=norms,
+        layers=_check_layers(layers, loaded.config.num_hidden_layers),
+        token_range=None if token_range is None else check_token_range(token_range, len(encoding)),
+    )
     return run
 
 
@@ -95,16 +110,20 @@ def _runs(
     top_k: int,
     *,
     norms: bool,
+    layers: tuple[int, ...] | None = None,
+    token_range: tuple[int, int] | None = None,
 ) -> list[ModelRun]:
-    """Run texts in one pass; a target or positions may only be given for a single text."""
+    """Run texts in one pass; a target, positions, layers or a range may only be given for a single text."""
     bert, config = loaded.model.bert, loaded.config
     pairs = [prediction_positions(loaded, encoding, target, positions) for encoding in encodings]
     predicted, required = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     gate_values = gate_tensor(loaded, gates)
+    if gate_values is None and target is not None and (layers, token_range) != (None, None):
+        gate_values = torch.tensor(gates, device=loaded.device)  # its gradient follows from whole maps of all layers
     texts = PaddedTexts.from_encodings(loaded, encodings)
     all_positions = all(len(rows) == texts.ids.shape[1] for rows in required)
-    with torch.set_grad_enabled(target is not None), record() as recording:
+    with torch.set_grad_enabled(target is not None), record(layers, token_range) as recording:
         if gate_values is not None and target is not None:
             gate_values.requires_grad_()
         # With the embeddings as the leaf of the graph, gradients reach the attention maps but no parameter.
@@ -118,14 +137,20 @@ def _runs(
             positions=None if all_positions else torch.from_numpy(pad(required)).to(loaded.device),
             output_hidden_states=norms,
         )
-    maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
+    kept_layers = range(config.num_hidden_layers) if layers is None else layers
+    maps = [recording.attention[layer] for layer in kept_layers]
     head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
     if target is not None:
         rows = [required[0].index(row) for row in target_rows(loaded, target)]
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
-        inputs = head_maps if gate_values is None else [*head_maps, gate_values]
-        gradients = list(torch.autograd.grad(value, inputs)) if head_maps else []
+        gate_inputs = [] if gate_values is None else [gate_values]
+        if head_maps and token_range is None:
+            gradients = list(torch.autograd.grad(value, [*head_maps, *gate_inputs]))
+        elif head_maps:  # the gradients of the blocks are recorded on the way to the embeddings
+            _, *gradients = torch.autograd.grad(value, [embeddings, *gate_inputs])
+            recorded = [recording.gradients[layer] for layer in kept_layers if recording.attention[layer].numel()]
+            gradients = [*recorded, *gradients]
     lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
     parts = iter(to_cpu([*maps, *gradients, *lengths, *value]))
     maps, gradients, lengths, value = ([next(parts) for _ in part] for part in (maps, gradients, lengths, value))
@@ -133,17 +158,24 @@ def _runs(
         [rows.index(position) for position in places] for places, rows in zip(predicted, required, strict=True)
     ]
     answers = predict_answers(loaded, encodings, outputs.last_hidden_state, predicted, prediction_rows, top_k)
+    heads = [config.heads_of(layer) for layer in kept_layers]
     attention = [
-        _stack([layer[number, :, : len(text), : len(text)] for layer in maps], config)
+        _stack([layer[number, :, : len(text), : len(text)] for layer in maps], heads, config.num_attention_heads)
         for number, text in enumerate(encodings)
     ]
     gradient, gate_gradient = None, None
     if target is not None:
-        gradient = _stack([gradients.pop(0)[0] if layer.numel() else layer[0] for layer in maps], config)
-        # With all gates at 1, the gradient of a gate is exactly the sum of map x gradient (Michel 2019).
-        gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[0], gradient).sum(-1)
+        gradient = _stack(
+            [gradients.pop(0)[0] if layer.numel() else layer[0] for layer in maps], heads, config.num_attention_heads
+        )
         if gradients:
-            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, gradients[0].numpy())
+            exists = np.zeros(gates.shape, bool)
+            for layer in range(config.num_hidden_layers):
+                exists[layer, list(config.heads_of(layer))] = True
+            gate_gradient = np.where(exists, gradients[0].numpy(), np.nan)
+        else:
+            # With all gates at 1, the gradient of a gate is exactly the sum of map x gradient (Michel 2019).
+            gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[0], gradient).sum(-1)
     return [
         ModelRun(
             encoding=encoding,
@@ -155,7 +187,9 @@ def _runs(
             gradient=gradient,
             gate_gradient=gate_gradient,
             edits=loaded.edits,
-            norms=as_array(lengths[0][number, ..., : len(encoding)]) if norms else None,
+            norms=_kept_norms(lengths[0][number, ..., : len(encoding)], kept_layers, token_range) if norms else None,
+            layers=layers,
+            token_range=token_range,
         )
         for number, (encoding, answer) in enumerate(zip(encodings, answers, strict=True))
     ]
@@ -177,12 +211,31 @@ def _value_norms(loaded: LoadedModel, states: Sequence[Tensor]) -> Tensor:
     return lengths
 
 
-def _stack(maps: Sequence[Tensor], config: BertConfig) -> np.ndarray:
-    """Copy the maps (head, query, key) of all layers to one array (layer, head, query, key), with NaN if pruned."""
-    result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[1:]), np.float32)
-    for layer, layer_maps in enumerate(maps):
-        values, heads = layer_maps.numpy(), config.heads_of(layer)
-        result[layer] = (
-            values if len(heads) == len(result[layer]) else fill_pruned_with_nan(values, heads, len(result[layer]))
-        )
+def _kept_norms(norms: Tensor, layers: Sequence[int], token_range: tuple[int, int] | None) -> np.ndarray:
+    """Return the norms (layer, head, key) of the layers and keys whose maps are kept."""
+    return as_array(norms[list(layers)][..., slice(*(token_range or (None,)))])
+
+
+def _stack(maps: Sequence[Tensor], heads: Sequence[Sequence[int]], head_count: int) -> np.ndarray:
+    """Copy the maps (head, query, key) of layers to one array (layer, head, query, key), with NaN if pruned.
+
+    heads: the heads that each layer has. head_count: their number before pruning.
+    """
+    result = np.empty((len(maps), head_count, *maps[0].shape[1:]), np.float32)
+    for layer, (layer_maps, layer_heads) in enumerate(zip(maps, heads, strict=True)):
+        values = layer_maps.numpy()
+        is_whole = len(layer_heads) == head_count
+        result[layer] = values if is_whole else fill_pruned_with_nan(values, layer_heads, head_count)
     return result
+
+
+def _check_layers(layers: Sequence[int] | None, layer_count: int) -> tuple[int, ...] | None:
+    """Return the numbers of the kept layers in order. Raises Refused for one that does not exist, or without any."""
+    if layers is None:
+        return None
+    numbers = {require_int("a layer", layer, 0) for layer in require_sequence("layers", layers, "their numbers")}
+    if not numbers:
+        raise Refused("layers is empty: give at least one layer, or None for all")
+    if max(numbers) >= layer_count:
+        raise Refused(f"layer {max(numbers)} does not exist: this model has layers 0 to {layer_count - 1}")
+    return tuple(sorted(numbers))

@@ -443,3 +443,83 @@ def test_several_texts_at_once_are_each_as_alone(tiny_classifier_folder: Path) -
                 assert_near(one.probabilities, other.probabilities)
     with pytest.raises(bert_core.Refused, match="encodings is empty"):
         bert_core.captures(loaded, [])
+
+
+@pytest.mark.parametrize("gates", [None, GATES])
+@pytest.mark.parametrize("layers", [None, [1], [1, 0]])
+@pytest.mark.parametrize("token_range", [None, (2, 8), (6, 7)])
+def test_kept_parts_are_those_of_the_whole_maps(
+    tiny_loaded: LoadedModel,
+    encoding: Encoding,
+    gates: np.ndarray | None,
+    layers: list[int] | None,
+    token_range: tuple[int, int] | None,
+) -> None:
+    """Maps, gradients and norms of some layers and tokens; all other results do not change."""
+    target = word_target(tiny_loaded, encoding)
+    whole = capture(tiny_loaded, encoding, target=target, head_mask=gates, norms=True)
+    part = capture(
+        tiny_loaded, encoding, target=target, head_mask=gates, norms=True, layers=layers, token_range=token_range
+    )
+    rows, numbers = slice(*token_range) if token_range else slice(None), sorted(layers or (0, 1))
+    for kind in ("attention", "gradient", "product", "brought"):
+        assert_near(part.select_map(kind), whole.select_map(kind)[numbers][..., rows, rows], 1e-5)
+    assert part.norms is not None and whole.norms is not None
+    assert_near(part.norms, whole.norms[numbers][..., rows], 1e-6)
+    assert_near(part.gate_gradient, whole.gate_gradient, 1e-5)
+    assert part.target_value == pytest.approx(whole.target_value, abs=1e-5)
+    assert_near(part.predictions[0].probabilities, whole.predictions[0].probabilities, 1e-5)
+    assert (part.layers, part.token_range) == (None if layers is None else tuple(numbers), token_range)
+
+
+def test_parts_of_a_pruned_and_edited_model(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Pruned heads are NaN; maps that are computed anyway, for an edge that leaves a gap, are cut to the range."""
+    loaded = bert_core.pruned(tiny_loaded, [(0, 1), (1, 0), (1, 1), (1, 2), (1, 3)])
+    loaded = bert_core.edited(loaded, [bert_core.AttentionKnockout((3,), (4,), (0,), (2,), renormalised=False)])
+    target = word_target(loaded, encoding)
+    whole = capture(loaded, encoding, target=target)
+    part = capture(loaded, encoding, target=target, token_range=(3, 7))
+    assert np.isnan(part.attention[0, 1]).all() and np.isnan(part.attention[1]).all()
+    assert part.attention[0, 2, 0, 1] == 0
+    for kind in ("attention", "gradient"):
+        assert_near(part.select_map(kind)[0, [0, 2, 3]], whole.select_map(kind)[0, [0, 2, 3], 3:7, 3:7], 1e-5)
+    np.testing.assert_array_equal(np.isnan(part.gate_gradient), np.isnan(whole.gate_gradient))
+    assert_near(np.nan_to_num(part.gate_gradient), np.nan_to_num(whole.gate_gradient), 1e-5)
+
+
+def test_no_map_is_computed_for_other_layers_and_tokens(
+    tiny_loaded: LoadedModel, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The softmax over whole maps is not reached with a range, and only once for a layer."""
+    sizes: list[int] = []
+    softmax = torch.softmax
+    monkeypatch.setattr(torch, "softmax", lambda x, *a, **k: (sizes.append(x.shape[-2]), softmax(x, *a, **k))[1])
+    capture(tiny_loaded, encoding, positions=(), token_range=(0, 4))
+    assert len(encoding) not in sizes
+    capture(tiny_loaded, encoding, positions=(), layers=[1])
+    assert sizes.count(len(encoding)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"layers": []}, "layers is empty: give at least one layer, or None for all"),
+        ({"layers": [2]}, "layer 2 does not exist: this model has layers 0 to 1"),
+        ({"layers": "all"}, "layers is 'all': it must be a list of their numbers"),
+        (
+            {"token_range": (3, 3)},
+            "token_range is (3, 3): it must be (start, stop) with start < stop, and this text has 16 tokens",
+        ),
+        (
+            {"token_range": (0, 17)},
+            "token_range is (0, 17): it must be (start, stop) with start < stop, and this text has 16 tokens",
+        ),
+        ({"token_range": (-1, 2)}, "an end of token_range is -1: it must be a whole number of at least 0"),
+    ],
+)
+def test_an_impossible_part_is_one_sentence(
+    tiny_loaded: LoadedModel, encoding: Encoding, arguments: dict, sentence: str
+) -> None:
+    with pytest.raises(bert_core.Refused) as refusal:
+        capture(tiny_loaded, encoding, **arguments)
+    assert str(refusal.value) == sentence

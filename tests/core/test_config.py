@@ -155,9 +155,9 @@ def test_a_field_wins_over_an_extra_key_of_its_name() -> None:
             "or a callable",
         ),
         (
-            {"position_embedding_type": "rotary"},
-            "position_embedding_type 'rotary' is unknown: one of absolute, relative_key, "
-            "relative_key_query, relative_bias, disentangled",
+            {"position_embedding_type": "sinusoidal"},
+            "position_embedding_type 'sinusoidal' is unknown: one of absolute, relative_key, "
+            "relative_key_query, relative_bias, disentangled, rotary",
         ),
     ],
 )

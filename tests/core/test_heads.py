@@ -92,3 +92,14 @@ def test_heads_of_a_position_that_does_not_exist_are_refused(
     run = capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"))
     with pytest.raises(Refused, match=rf"^{name} is (5|-1): it must be a whole number from 0 to 4$"):
         find_heads(run, query, key)
+
+
+def test_heads_are_found_in_a_part_of_the_maps(tiny_loaded: LoadedModel) -> None:
+    """Layers and positions have the numbers of the whole text; a position without a map is refused."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat on the mat")
+    whole = find_heads(capture(tiny_loaded, encoding), 3, 2)
+    part = capture(tiny_loaded, encoding, layers=[1], token_range=(2, 5))
+    listed = [(head.layer, head.head, pytest.approx(head.weight, abs=1e-6)) for head in whole if head.layer == 1]
+    assert [(head.layer, head.head, head.weight) for head in find_heads(part, 3, 2)] == listed
+    with pytest.raises(Refused, match="query is 5: it must be a whole number from 2 to 4"):
+        find_heads(part, 5, 2)

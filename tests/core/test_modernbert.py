@@ -28,7 +28,7 @@ from bert_core.run.direct import component_scores, direct_logits, direct_scores,
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.run.stack import trace_text
 from bert_core.run.vectors import head_vectors
-from tests.families import save_family
+from tests.families import save_family, save_tokenizer
 from tests.near import assert_near
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
@@ -389,3 +389,43 @@ def test_classifiers_are_refused(head: str, tmp_path: Path) -> None:
 def test_too_long_a_text_is_refused(folder: Path) -> None:
     with pytest.raises(Refused, match="257 tokens: this model takes at most 256"):
         BertForMaskedLM.from_pretrained(folder)(ids_of(1, 257))
+
+
+@pytest.mark.parametrize("window", [2, 8, 128, 140])
+@pytest.mark.parametrize("length", [257, 320, 400])
+def test_blocks_of_queries_equal_whole_maps(tmp_path: Path, window: int, length: int) -> None:
+    """A long text is computed in blocks in local layers; states and gradients agree with those from whole maps."""
+    folder = save(tmp_path, local_attention=window, max_position_embeddings=512)
+    model = BertForMaskedLM.from_pretrained(folder).double().eval()
+    ids, mask = ids_of(3, length), torch.ones(3, length, dtype=torch.long)
+    mask[1, : length // 3] = 0
+    mask[2, -100:] = 0
+    states, gradients = [], []
+    for layers in (None, ()):
+        with record(layers=layers):
+            state = model.bert(ids, attention_mask=mask).last_hidden_state
+        states.append(state[mask.bool()])
+        parameters = dict(model.bert.named_parameters())
+        gradients.append(torch.autograd.grad(states[-1].square().sum(), [*parameters.values()], allow_unused=True))
+    assert_near(states[1], states[0], 1e-10)
+    for blocks, whole in zip(*gradients, strict=True):
+        assert (blocks is None) == (whole is None)
+        if blocks is not None:
+            assert_near(blocks, whole, 1e-9)
+
+
+@pytest.mark.parametrize("token_range", [(0, 20), (150, 300), (299, 300)])
+def test_a_block_of_the_maps_of_a_long_text(tmp_path: Path, token_range: tuple[int, int]) -> None:
+    """Maps and gradients of a range of tokens are those of the whole maps, in local and in global layers."""
+    words = save_tokenizer("modernbert", tmp_path)
+    save(tmp_path, vocab_size=words, local_attention=8, max_position_embeddings=512)
+    loaded = bert_core.load(tmp_path, device="cpu")
+    text = loaded.tokenizer.encode("the old cat sat " * 60)
+    assert len(text) >= 300
+    target = Target("mlm", position=130, token_id=7)
+    whole = capture(loaded, text, target=target)
+    part = capture(loaded, text, target=target, token_range=token_range)
+    rows = slice(*token_range)
+    assert_near(part.attention, whole.attention[..., rows, rows], 1e-5)
+    assert_near(part.gradient, whole.gradient[..., rows, rows], 1e-5)
+    assert_near(part.gate_gradient, whole.gate_gradient, 1e-5)

@@ -72,6 +72,9 @@ from .analysis.roles import nearest_heads as nearest_heads
 from .analysis.roles import role_scores as role_scores
 from .analysis.roles import roles_of_heads as roles_of_heads
 from .analysis.roles import strongest_examples as strongest_examples
+from .analysis.rotation import rotary_frequencies as rotary_frequencies
+from .analysis.rotation import rotate_by_position as rotate_by_position
+from .analysis.rotation import scores_by_distance as scores_by_distance
 from .analysis.scoring import pair_columns as pair_columns
 from .analysis.similarity import cosine_parts as cosine_parts
 from .analysis.sinks import SinkContribution as SinkContribution

@@ -40,7 +40,8 @@ def knock_out_edges(
 ) -> np.ndarray:
     """Compute a target with each attention edge of a head blocked in turn.
 
-    Each value equals that of a model with an `AttentionKnockout` of this query and key.
+    Each value equals that of a model with an `AttentionKnockout` of this query and key. An edge outside the window of a
+    local layer has no attention, so that blocking it changes nothing.
     target: the value to compute. layer, head: the head, counted from zero.
     renormalised: as for `AttentionKnockout`. head_mask: as for `capture`. batch_tokens: as for `patch`.
     report: receives the number of edges that are done, see `Progress`.

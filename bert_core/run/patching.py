@@ -499,9 +499,12 @@ def attention_probabilities(
 ) -> Tensor:
     """Compute attention probabilities (batch, head, query, key), with the window and the knockouts of a layer.
 
-    query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
-        remaining heads of the layer; None: every row has all heads.
+    query, key: (batch, head, seq, head size), before the rotation by position, if there is one.
+    heads: for each row of the batch, the index of its only head among the remaining heads of the layer; None: every row
+        has all heads.
     """
+    if attention.query_rotation is not None and attention.key_rotation is not None:
+        query, key = attention.query_rotation.rotate_heads(query), attention.key_rotation.rotate_heads(key)
     scores = query @ key.transpose(-1, -2) * attention.score_scale
     if attention.distances is not None:
         numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]

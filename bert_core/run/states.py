@@ -154,6 +154,7 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
     """Compute the mean loss of the logit lens at the masked positions of several texts at every depth.
 
     texts: texts with masked positions and their original tokens. The last depth is the prediction of the model itself.
+    In a pre-norm model, the layer norm of the final hidden states is applied at the other depths too, as in `logit_lens`.
     Returns (depth,) in nats. Raises Refused for a model without a trained MLM head.
     Source: nostalgebraist 2020.
     """
@@ -162,8 +163,11 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
     for indices, batch in _batches(loaded, [text.encoding for text in texts]):
         masked_rows, answers = _masked_tokens([texts[number] for number in indices], loaded.device)
         depth_losses = []
-        for states in _iter_depths(batch):
-            scores = loaded.model.cls.predictions(states[masked_rows]).float()
+        for depth, states in enumerate(_iter_depths(batch)):
+            masked_states = states[masked_rows]
+            if depth < loaded.config.num_hidden_layers:
+                masked_states = loaded.model.bert.encoder.final_norm(masked_states)
+            scores = loaded.model.cls.predictions(masked_states).float()
             depth_losses.append(F.cross_entropy(scores, answers, reduction="sum"))
         losses += torch.stack(depth_losses).tolist()
         pieces += len(answers)

@@ -67,19 +67,22 @@ def direct_logits(
     """
     require_sum(loaded)
     check_target(loaded, encoding, target)
-    head, rows = head_of(target), target_rows(loaded, target)
+    head, rows = head_of(target), target_rows(loaded, encoding, target)
     if target.other is not None or head.linear_path(loaded, target, 0) is None:
         raise Refused(f"direct logit attribution does not support the head {head.name!r}: choose another target")
     if head.linear_path(loaded, target, 0).sum_norm is not None:  # type: ignore[union-attr]
         raise Refused(f"direct logit attribution does not support the head {head.name!r}: choose another target")
     config, traces = loaded.config, list(trace_text(loaded, encoding, head_mask))
     components, parts, logit = residual_components(traces, rows), None, torch.zeros((), device=loaded.device)
-    for row in range(len(rows)):
+    # The last vector of each row is that of all biases.
+    final_norm, states = loaded.model.bert.encoder.final_norm, components.sum(0)
+    normed = [_through_norm(final_norm, components[:, row], states[row]) for row in range(len(rows))]
+    if head.linear_path(loaded, target, 0).reads_mean:  # type: ignore[union-attr]
+        row_vectors, row_states = zip(*normed, strict=True)
+        normed = [(torch.stack(row_vectors).mean(0), torch.stack(row_states).mean(0))]
+    for row, (vectors, state) in enumerate(normed):
         path = head.linear_path(loaded, target, row)
         assert path is not None  # checked for the first row
-        # The last vector is that of all biases.
-        vectors, state = components[:, row], components[:, row].sum(0)
-        vectors, state = _through_norm(loaded.model.bert.encoder.final_norm, vectors, state)
         for dense, activation, norm in path.stages:
             inputs = dense(state)
             vectors = _with_bias(F.linear(vectors, dense.weight), dense.bias)

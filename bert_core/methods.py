@@ -63,9 +63,14 @@ class _MethodInputs:
         """The gradient of the target, (layer, head, query, key). Raises Refused for a run without a target."""
         return self.run.select_map("gradient")
 
+    @property
+    def target_rows(self) -> tuple[int, ...]:
+        """The positions of the last layer that the target is computed from."""
+        return target_rows(self.loaded, self.encoding, self.target)
+
     def at_target(self, maps: np.ndarray) -> np.ndarray:
         """Return the row (..., key) of maps (..., query, key) at the target, or the mean of several rows."""
-        rows: np.ndarray = maps[..., list(target_rows(self.loaded, self.target)), :].mean(-2)
+        rows: np.ndarray = maps[..., list(self.target_rows), :].mean(-2)
         return rows
 
     def rolled(self, method: Callable[..., TokenMaps]) -> np.ndarray:
@@ -178,7 +183,7 @@ METHODS = (
         "flow", False, False,
         "Maximum flow of attention from each token to the predicted position, through all layers.",
         "In a deep model the first layer limits the flow, so that all positions get nearly the same scores.",
-        lambda inputs: attention_flow(inputs.run.attention, target_rows(inputs.loaded, inputs.target)).mean(0),
+        lambda inputs: attention_flow(inputs.run.attention, inputs.target_rows).mean(0),
         passes=_pass_per_token,
     ),
     Method(

@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.task_heads": {
         "bert_core.target_kinds",
         "numpy", "torch", "bert_core.config", "bert_core.modeling", "bert_core.records", "bert_core.analysis",
-        "bert_core.tokenizer", "bert_core.loading", "bert_core.registry",
+        "bert_core.tokenizer", "bert_core.loading", "bert_core.registry", "bert_core.checkpoint", "bert_core.pooling",
     },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {

@@ -141,7 +141,7 @@ def _runs(
     maps = [recording.attention[layer] for layer in kept_layers]
     head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
     if target is not None:
-        rows = [required[0].index(row) for row in target_rows(loaded, target)]
+        rows = [required[0].index(row) for row in target_rows(loaded, encodings[0], target)]
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
         gate_inputs = [] if gate_values is None else [gate_values]

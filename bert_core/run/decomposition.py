@@ -234,7 +234,7 @@ def decompx(
     head = head_of(target)
     if target.other is None and head.linear_path(loaded, target, 0) is None:
         raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
-    length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, target)
+    length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, encoding, target)
     check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):

@@ -57,7 +57,7 @@ def knock_out_edges(
         raise Refused(f"L{layer} H{head} has blocked attention edges: remove the attention knockout of this head first")
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
     layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
-    needed_rows = torch.tensor([target_rows(loaded, target)], device=loaded.device)
+    needed_rows = torch.tensor([target_rows(loaded, encoding, target)], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
     for batch in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]

@@ -212,7 +212,7 @@ def neuron_gradients(
     check_target(loaded, encoding, target)
     numbers, selected = _layers(loaded, layers), _positions(encoding, positions)
     rule = quadrature_points(steps)
-    upper_layers = UpperLayers(loaded, target, head_mask)
+    upper_layers = UpperLayers(loaded, encoding, target, head_mask)
     copies_per_batch = copies_at_once(loaded, len(encoding), gradients=True)
     width = loaded.config.intermediate_size
     scores = np.zeros((len(numbers), len(encoding), width), np.float32)
@@ -290,7 +290,7 @@ def suppress_neurons(
             id_tensor(changed, encoding),
             token_type_ids=segment_tensor(changed, encoding),
             head_mask=gate_tensor(changed, head_mask),
-            positions=torch.tensor([target_rows(changed, target)], device=loaded.device),
+            positions=torch.tensor([target_rows(changed, encoding, target)], device=loaded.device),
         ).last_hidden_state
         return target_values(changed, target, states).item()
 
@@ -377,12 +377,10 @@ def _directional_derivatives(function: Callable[[Tensor], Tensor], points: Tenso
 class UpperLayers:
     """Computation of a target from the output of a layer's feed-forward network, through all layers above."""
 
-    def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
+    def __init__(self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None) -> None:
         self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
-        self.layers, self.rows = (
-            encoder_layers(loaded),
-            torch.tensor([target_rows(loaded, target)], device=loaded.device),
-        )
+        self.layers = encoder_layers(loaded)
+        self.rows = torch.tensor([target_rows(loaded, encoding, target)], device=loaded.device)
 
     def values(self, traced: LayerTrace, update: Tensor) -> Tensor:
         """Compute the target for copies of a text, (copies,).

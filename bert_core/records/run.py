@@ -164,6 +164,8 @@ class ModelRun:
         a single text or a model without a multiple-choice head.
     others: predictions of task heads that were added with `register_head`, by the name of the head. Each is an array
         or a dataclass of arrays.
+    windows: for each layer the largest distance between a query and a key; None for any distance (a global layer).
+        Pairs further apart are 0 in all maps. Empty: any distance in all layers.
     """
 
     encoding: Encoding
@@ -183,6 +185,7 @@ class ModelRun:
     replaced: np.ndarray | None = None
     choice: float | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
+    windows: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         for array in self._arrays():

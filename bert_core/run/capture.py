@@ -156,6 +156,7 @@ def _runs(
             gate_gradient=gate_gradient,
             edits=loaded.edits,
             norms=as_array(lengths[0][number, ..., : len(encoding)]) if norms else None,
+            windows=config.windows,
         )
         for number, (encoding, answer) in enumerate(zip(encodings, answers, strict=True))
     ]

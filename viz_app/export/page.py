@@ -285,14 +285,14 @@ def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """Return the title of each head with its figures and role, and the orders by each figure and by role."""
     attention, substitute = renormalised_attention(run), run.encoding.special_tokens.substitute_in
-    figures = role_figures(attention, run.encoding)
-    roles = roles_of_heads(role_scores(attention, run.encoding))
+    figures = role_figures(attention, run.encoding, windows=run.windows)
+    roles = roles_of_heads(role_scores(attention, run.encoding, windows=run.windows))
     sorts: Sorts = {
-        substitute(name): (sort_heads(values).tolist(), sort_layers(values).tolist())
-        for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
+        substitute(FIGURE_ORDERS[name]): (sort_heads(values).tolist(), sort_layers(values).tolist())
+        for name, values in figures.sort_values.items()
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads, windows=run.windows)
     return [[substitute(title) for title in row] for row in titles], sorts
 
 

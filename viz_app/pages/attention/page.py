@@ -188,16 +188,17 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
 
 @cached
 def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
-    attention, encoding = renormalised_attention(maps.run), maps.selection.encoding
-    return role_figures(attention, encoding), roles_of_heads(role_scores(attention, encoding))
+    arguments = renormalised_attention(maps.run), maps.selection.encoding
+    windows = maps.run.windows
+    return role_figures(*arguments, windows=windows), roles_of_heads(role_scores(*arguments, windows=windows))
 
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Draw every head as a thumbnail of at most `size` rows and columns, in the selected order."""
     existing, (figures, roles), choice = maps.run.existing_heads, _roles(maps), maps.choice
-    sorts = figures._asdict() | {"role": role_ranks(roles)}
+    sorts = figures.sort_values | {"role": role_ranks(roles)}
     substitute = maps.selection.encoding.special_tokens.substitute_in
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=existing, windows=maps.run.windows)
     if edge.value is not None:
         select_edge(maps.selection, _edge(maps))
         weights = edge_weights(maps.selection, _edge(maps))
@@ -211,7 +212,7 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
         titles=[[substitute(title) for title in row] for row in titles],
         order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
-        rows=None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist(),
+        rows=None if layer_sort.value == "number" else sort_layers(sorts[layer_sort.value]).tolist(),
         **colours,
     )  # fmt: skip
     sort_notes = {"number": "", "role": TEXTS["sort_notes.role"]}

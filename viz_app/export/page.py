@@ -219,7 +219,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
     # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
-    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed)
+    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed, possible=maps.possible)
     titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
     choice = {"layer": view.layer, "heads": view.heads or (0,), "side": view.side}
     header = attention_view.fixed_header(
@@ -255,6 +255,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
         off=maps.off,
         titles=titles,
         existing=maps.existing_heads,
+        possible=images.possible,
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -315,13 +316,19 @@ def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
         "off": [head for off_layer, head in maps.off if off_layer == layer],
         "holes": [int((~np.isfinite(values)).sum()) for values in layer_maps],
         "strongest": [_strongest(values) for values in layer_maps],
+        "hatching": maps.hatching(layer),
     }
 
 
 def _combined_data(combined: ShownMaps) -> dict[str, Any]:
     """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
     values = combined.values[0, 0]
-    return {"name": combined.combined_name, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+    return {
+        "name": combined.combined_name,
+        "holes": int((~np.isfinite(values)).sum()),
+        "strongest": _strongest(values),
+        "hatching": combined.hatching(0),
+    }
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:

@@ -54,6 +54,7 @@ from viz_app.shell.head_search import (
     draw_list,
     edge,
     edge_weights,
+    possible_layers,
     select_edge,
     take_tokens,
 )
@@ -202,11 +203,12 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
     if edge.value is not None:
         select_edge(maps.selection, _edge(maps))
         weights = edge_weights(maps.selection, _edge(maps))
-        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"]}
+        possible = possible_layers(maps.selection, _edge(maps))
+        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"], "possible": possible}
     else:
         small = maps.thumbnails(size)
         colours = {"thumbnails": small.images, "limit": small.limit or None, "unit": UNITS[maps.quantity]}
-        colours["signed"] = maps.is_signed
+        colours |= {"signed": maps.is_signed, "possible": small.possible}
     head_grid(
         layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, mode="select",
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
@@ -259,7 +261,7 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
         unit=UNITS[maps.quantity], limit=maps.limit if mode == "curves" else None, preload=maps.all_heads(),
-        grid="grid", key="large", on_change=_take_view,
+        grid="grid", hatching=None if mode == "neuron" else maps.hatching(layer), key="large", on_change=_take_view,
     )  # fmt: skip
 
 

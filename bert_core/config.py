@@ -235,6 +235,12 @@ class BertConfig:
         return POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)
 
     @property
+    def windows(self) -> tuple[int | None, ...]:
+        """For each layer the largest distance between a query and a key; None for any distance (a global layer)."""
+        rotation = self.position_scheme.rotation
+        return tuple(None if rotation is None else rotation.window(layer) for layer in range(self.num_hidden_layers))
+
+    @property
     def layer_design(self) -> LayerDesign:
         """Where the layer norms of a layer are, what its feed-forward network is, and which parts have biases."""
         return self.family.layer_design.configured(self.extra)

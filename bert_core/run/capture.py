@@ -190,6 +190,7 @@ def _runs(
             norms=_kept_norms(lengths[0][number, ..., : len(encoding)], kept_layers, token_range) if norms else None,
             layers=layers,
             token_range=token_range,
+            windows=tuple(config.windows[layer] for layer in kept_layers) if config.windows else (),
         )
         for number, (encoding, answer) in enumerate(zip(encodings, answers, strict=True))
     ]

@@ -219,7 +219,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
     # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
-    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed)
+    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed, possible=maps.possible)
     titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
     choice = {"layer": view.layer, "heads": view.heads or (0,), "side": view.side}
     header = attention_view.fixed_header(
@@ -255,6 +255,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
         off=maps.off,
         titles=titles,
         existing=maps.existing_heads,
+        possible=images.possible,
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -285,14 +286,14 @@ def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """Return the title of each head with its figures and role, and the orders by each figure and by role."""
     attention, substitute = renormalised_attention(run), run.encoding.special_tokens.substitute_in
-    figures = role_figures(attention, run.encoding)
-    roles = roles_of_heads(role_scores(attention, run.encoding))
+    figures = role_figures(attention, run.encoding, windows=run.windows)
+    roles = roles_of_heads(role_scores(attention, run.encoding, windows=run.windows))
     sorts: Sorts = {
-        substitute(name): (sort_heads(values).tolist(), sort_layers(values).tolist())
-        for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
+        substitute(FIGURE_ORDERS[name]): (sort_heads(values).tolist(), sort_layers(values).tolist())
+        for name, values in figures.sort_values.items()
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads, windows=run.windows)
     return [[substitute(title) for title in row] for row in titles], sorts
 
 
@@ -315,13 +316,19 @@ def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
         "off": [head for off_layer, head in maps.off if off_layer == layer],
         "holes": [int((~np.isfinite(values)).sum()) for values in layer_maps],
         "strongest": [_strongest(values) for values in layer_maps],
+        "hatching": maps.hatching(layer),
     }
 
 
 def _combined_data(combined: ShownMaps) -> dict[str, Any]:
     """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
     values = combined.values[0, 0]
-    return {"name": combined.combined_name, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+    return {
+        "name": combined.combined_name,
+        "holes": int((~np.isfinite(values)).sum()),
+        "strongest": _strongest(values),
+        "hatching": combined.hatching(0),
+    }
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:

@@ -83,7 +83,8 @@ def maps_npz(maps: ShownMaps) -> bytes:
 
     Arrays: attention, gradient, product or norm (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (number of heads that are off, 2). A map of several heads has shape (query, key), and `heads`
-    describes it. `edits` describes the edits of the model, if there are any.
+    describes it. `edits` describes the edits of the model, if there are any. With local layers, `windows` has for each
+    layer the largest distance between a query and a key, or -1 for any distance.
     """
     arrays = {
         COLUMNS.get(maps.quantity, maps.quantity): maps.values[0, 0] if maps.combined_name else maps.values,
@@ -95,6 +96,8 @@ def maps_npz(maps: ShownMaps) -> bytes:
         texts["edits"] = list(maps.edits)
     if maps.combined_name:
         return npz(arrays, **texts, heads=[maps.combined_name])
+    if any(window is not None for window in maps.windows):
+        arrays["windows"] = np.array([-1 if window is None else window for window in maps.windows])
     return npz(arrays | {"off": np.array(maps.off, int).reshape(-1, 2)}, **texts)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from viz_app.components import TIP, TIP_STYLE
+from viz_app.components import HATCHING_STYLE, TIP, TIP_STYLE
 from viz_app.components.attention_view.packing import CODES
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, current_look
 from viz_app.tokens import Token
@@ -57,7 +57,7 @@ class Vectors(NamedTuple):
 _FOLDER = Path(__file__).parent
 # Also part of an exported page (`viz_app.export.page`).
 MARKUP = '<div class="view"></div>' + TIP
-STYLE = TIP_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
+STYLE = TIP_STYLE + HATCHING_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
 
 
 def fixed_header(

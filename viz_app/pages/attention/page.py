@@ -54,6 +54,7 @@ from viz_app.shell.head_search import (
     draw_list,
     edge,
     edge_weights,
+    possible_layers,
     select_edge,
     take_tokens,
 )
@@ -188,30 +189,32 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
 
 @cached
 def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
-    attention, encoding = renormalised_attention(maps.run), maps.selection.encoding
-    return role_figures(attention, encoding), roles_of_heads(role_scores(attention, encoding))
+    arguments = renormalised_attention(maps.run), maps.selection.encoding
+    windows = maps.run.windows
+    return role_figures(*arguments, windows=windows), roles_of_heads(role_scores(*arguments, windows=windows))
 
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Draw every head as a thumbnail of at most `size` rows and columns, in the selected order."""
     existing, (figures, roles), choice = maps.run.existing_heads, _roles(maps), maps.choice
-    sorts = figures._asdict() | {"role": role_ranks(roles)}
+    sorts = figures.sort_values | {"role": role_ranks(roles)}
     substitute = maps.selection.encoding.special_tokens.substitute_in
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=existing, windows=maps.run.windows)
     if edge.value is not None:
         select_edge(maps.selection, _edge(maps))
         weights = edge_weights(maps.selection, _edge(maps))
-        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"]}
+        possible = possible_layers(maps.selection, _edge(maps))
+        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"], "possible": possible}
     else:
         small = maps.thumbnails(size)
         colours = {"thumbnails": small.images, "limit": small.limit or None, "unit": UNITS[maps.quantity]}
-        colours["signed"] = maps.is_signed
+        colours |= {"signed": maps.is_signed, "possible": small.possible}
     head_grid(
         layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, mode="select",
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
         titles=[[substitute(title) for title in row] for row in titles],
         order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
-        rows=None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist(),
+        rows=None if layer_sort.value == "number" else sort_layers(sorts[layer_sort.value]).tolist(),
         **colours,
     )  # fmt: skip
     sort_notes = {"number": "", "role": TEXTS["sort_notes.role"]}
@@ -258,7 +261,7 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
         unit=UNITS[maps.quantity], limit=maps.limit if mode == "curves" else None, preload=maps.all_heads(),
-        grid="grid", key="large", on_change=_take_view,
+        grid="grid", hatching=None if mode == "neuron" else maps.hatching(layer), key="large", on_change=_take_view,
     )  # fmt: skip
 
 

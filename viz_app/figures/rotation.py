@@ -97,7 +97,7 @@ def _arrows(vector: RotatedVector, pair: int, half: int, angle: float, colour: s
     before, after = vector.before[[pair, pair + half]], vector.after[[pair, pair + half]]
     start, radius = float(np.arctan2(before[1], before[0])), ARC_RADIUS * float(np.hypot(*before))
     path = start + np.linspace(0, np.fmod(angle, 2 * np.pi), 40)
-    arrow = {"symbol": "arrow", "angleref": "previous", "size": [0, sized(11, 15)], "color": colour}
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": [0, sized(9, 11)], "color": colour}
     traces = []
     for numbers, dash, when in ((before, "dot", "before the rotation"), (after, "solid", "after")):
         hover = f"{_name(vector)}<br>{when}: ({numbers[0]:.4g}, {numbers[1]:.4g})<br>angle {angle:.4g} rad"

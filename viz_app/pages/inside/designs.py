@@ -125,9 +125,9 @@ def _feed_forward_live(view: StageInput) -> str:
 def _feed_forward_tables(view: StageInput) -> Tables:
     last = "output_sum" if f"layer.{view.trace.layer}.output_sum" in view.trace.values else "output"
     names = {
-        "intermediate_activated": "activated inputs",
+        "intermediate_activated": "activated",
         "intermediate_gate": "gates",
-        "intermediate": "inner numbers: their products",
+        "intermediate": "inner numbers (products)",
         "output_dense": "back to the full width",
         last: "+ input of this part",
     }

@@ -79,7 +79,7 @@ def draw(page: View) -> None:
                 notice = f"All heads of layer {layer} were pruned: the residual connection passes the vectors on."
                 st.info(with_help(notice))
             elif not tables:
-                st.info(with_help(TEXTS["nothing"]))
+                st.info(with_help(TEXTS["nothing" if stage.value != "attention_norm" else "no_norm"]))
             else:
                 write_note(f"{current.reading} {current.misleading}")
                 for index, figure in enumerate(current.draw(view, tables)):

@@ -14,6 +14,7 @@ from viz_app.figures.style import HEAD_COLOURS, figure_of, page, plain, sized, t
 
 PAIR_GAP = 0.06  # between two planes, as a share of the width
 PANEL_HEIGHT = (120, 150)  # of a plane in pixels, and in lecture mode
+DASHES = {"before the rotation": "dot", "after": "solid"}
 ARC_RADIUS = 0.35  # of an arc, as a share of the length of its vector; it leaves out whole turns
 
 
@@ -73,9 +74,10 @@ def rotated_pairs(vectors: Sequence[RotatedVector], frequencies: np.ndarray, pai
                 text = f"<b>numbers {pair} and {pair + half}</b>"
                 middle |= {"yanchor": "bottom", "yshift": line_height}
                 notes.append(annotation(text, left + width / 2, top, font={"size": size}, **middle))
-    for trace in traces[:2]:
-        trace |= {"showlegend": True}
     traces[0]["meta"] = {"columns": _columns(vectors, frequencies, pairs)}
+    for name, dash in DASHES.items():  # of the legend alone
+        line = {"color": colours.text, "width": sized(2, 3), "dash": dash}
+        traces.append(scatter([None], [None], mode="lines", line=line, name=name, showlegend=True))
     layout = {
         "height": height + line_height + sized(60, 76),
         "margin": {"t": line_height + 12, "b": sized(48, 64), "l": 8, "r": 8},
@@ -99,10 +101,10 @@ def _arrows(vector: RotatedVector, pair: int, half: int, angle: float, colour: s
     path = start + np.linspace(0, np.fmod(angle, 2 * np.pi), 40)
     arrow = {"symbol": "arrow", "angleref": "previous", "size": [0, sized(9, 11)], "color": colour}
     traces = []
-    for numbers, dash, when in ((before, "dot", "before the rotation"), (after, "solid", "after")):
+    for numbers, (when, dash) in zip((before, after), DASHES.items(), strict=True):
         hover = f"{_name(vector)}<br>{when}: ({numbers[0]:.4g}, {numbers[1]:.4g})<br>angle {angle:.4g} rad"
         line = {"color": colour, "width": sized(2, 3), "dash": dash}
-        style = {"mode": "lines+markers", "line": line, "marker": arrow, "cliponaxis": False, "name": when}
+        style = {"mode": "lines+markers", "line": line, "marker": arrow, "cliponaxis": False, "meta": {"columns": {}}}
         traces.append(scatter([0, float(numbers[0])], [0, float(numbers[1])], [hover, hover]) | style)
     arc: dict[str, Any] = {"mode": "lines", "line": {"color": colour, "width": sized(1, 2)}}
     return [*traces, scatter((radius * np.cos(path)).tolist(), (radius * np.sin(path)).tolist(), **arc)]

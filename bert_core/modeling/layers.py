@@ -167,6 +167,15 @@ class BertIntermediate(nn.Module):
         normalised = self.input_norm(hidden_states)
         return self.activate(self.dense(normalised), None if self.gate is None else self.gate(normalised))
 
+    def gated_inputs(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the two inputs of the neurons of a gated network: after the activation function, and the gate.
+
+        hidden_states: (..., hidden), as for `forward`. Returns (..., intermediate) each.
+        """
+        assert self.gate is not None  # of a gated network
+        normalised = self.input_norm(hidden_states)
+        return self.intermediate_act_fn(self.dense(normalised)), self.gate(normalised)
+
     @property
     def linears(self) -> tuple[str, ...]:
         """Names of the dense layers whose outputs are the inputs of the neurons."""

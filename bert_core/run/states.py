@@ -19,7 +19,7 @@ from bert_core.run.answers import Answer, predict_answers
 from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
 from bert_core.run.losses import TextExample, batch_by_length
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
-from bert_core.run.stack import PaddedTexts, encoder_layers, run_layers, trace_layers
+from bert_core.run.stack import LayerTrace, PaddedTexts, encoder_layers, run_layers, trace_layers
 from bert_core.run.targets import prediction_positions
 from bert_core.tokenizer import Encoding
 
@@ -183,11 +183,37 @@ def iter_activations(
     Yields the indices of the texts, the layer, and float32 (token, intermediate) for all tokens of these texts, one
     text after another, with [CLS] and [SEP]. Layers above the highest of `layers` are not computed.
     """
+    for indices, layer, traced, index in _traced_layers(loaded, encodings, layers, ("neurons",)):
+        yield indices, layer, as_array(traced.neurons[index])
+
+
+@torch.no_grad()
+def iter_neurons(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
+) -> Iterator[tuple[list[int], int, np.ndarray, tuple[np.ndarray, ...]]]:
+    """Yield the same as `iter_activations`, and the two inputs of the neurons of a gated network; none for others.
+
+    Inputs have the shape of the activations: the first is after the activation function, the second is the gate.
+    """
+    is_gated = loaded.config.layer_design.gated
+    keep = ("after_attention", "neurons") if is_gated else ("neurons",)
+    for indices, layer, traced, index in _traced_layers(loaded, encodings, layers, keep):
+        inputs = traced.layer.intermediate.gated_inputs(traced.after_attention[index]) if is_gated else ()
+        yield indices, layer, as_array(traced.neurons[index]), tuple(map(as_array, inputs))
+
+
+def _traced_layers(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int], keep: Collection[str]
+) -> Iterator[tuple[list[int], int, LayerTrace, tuple[Tensor, Tensor]]]:
+    """Yield the indices of a batch of texts, a layer, its trace, and the index of all tokens in the trace.
+
+    keep: as for `trace`.
+    """
     for indices, batch in _batches(loaded, encodings):
         lower_layers, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
-        for number, traced in enumerate(trace_layers(lower_layers, batch.embeddings, mask=mask, keep=("neurons",))):
-            if number in layers:
-                yield indices, number, as_array(traced.neurons[batch.token_index])
+        for layer, traced in enumerate(trace_layers(lower_layers, batch.embeddings, mask=mask, keep=keep)):
+            if layer in layers:
+                yield indices, layer, traced, batch.token_index
 
 
 @compared_by_value

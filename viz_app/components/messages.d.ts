@@ -75,6 +75,8 @@ export interface VectorsSaid {
   terms: number;
   distances: boolean;
   causal: boolean;
+  window: number | null; // largest distance of a key, in a local layer
+  rotated: boolean; // by positions: numbers i and i + size / 2 are a pair
   sent: boolean;
 }
 
@@ -235,6 +237,8 @@ export interface PageVectors {
   distances: boolean;
   terms: number;
   causal: boolean;
+  window: number | null;
+  rotated: boolean;
 }
 
 /** What the page is made of, beside the grid's message and the maps. */

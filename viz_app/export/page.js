@@ -166,6 +166,8 @@ function answer(layer, maps) {
       distances: seen.distances,
       terms: seen.terms,
       causal: seen.causal,
+      window: seen.window,
+      rotated: seen.rotated,
       sent: !held.has(vectorsName(seen)),
     },
     limit: mode === "matrix" ? about.cap : about.limit,

@@ -41,9 +41,14 @@ NEURON = (
     "One query on the left, every key on the right. The score is the dot product of their vectors, divided by the "
     "square root of the head size. The softmax of all scores is the attention."
 )
+NEURON_ROTATED = NEURON + (
+    " Both vectors are shown after their rotation by position, in which dimension i and dimension i + half the head "
+    "size are a pair."
+)
 NEURON_MISLEADING = (
     "A single dimension has no meaning by itself: rotating queries and keys together leaves every score unchanged."
 )
+NEURON_ROTATED_MISLEADING = "A single dimension is one half of a rotated pair: only the pair has a length and an angle."
 
 
 class PageOptions(TypedDict, total=False):
@@ -108,8 +113,13 @@ def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: 
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
-    texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
+    texts = dict(zip(("reading", "misleading"), neuron_reading(vectors.rotary_base is not None), strict=True))
     return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), **options)
+
+
+def neuron_reading(rotated: bool) -> tuple[str, str]:
+    """Return how to read the neuron view, and how it can mislead. rotated: whether the model has rotary positions."""
+    return (NEURON_ROTATED, NEURON_ROTATED_MISLEADING) if rotated else (NEURON, NEURON_MISLEADING)
 
 
 def change_page(comparison: Comparison, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
@@ -343,6 +353,8 @@ def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
         "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
+        "window": vectors.window,
+        "rotated": vectors.rotary_base is not None,
     }
 
 

@@ -277,6 +277,8 @@ def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     caption = (
         f"{size} numbers in each vector, blue below zero, orange above; the softmax is over all {len(shares)} keys"
     )
+    if vectors.rotary_base is not None:
+        caption += f"\nAfter the rotation by position, in which dimensions i and i + {size // 2} are a pair"
     if len(keys) < len(shares):
         share = two_digits(float(shares[keys].sum()))
         caption += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"

@@ -105,7 +105,8 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
     """Return the computation of the attention of one query, as a CSV in UTF-8 with a line for each key and dimension.
 
     Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and for the pair of tokens the
-    score (input of the softmax) and softmax, in full precision. Raises Refused for a query that does not exist.
+    score (input of the softmax) and softmax, in full precision. With rotary positions, q and k are after the rotation,
+    and the score outside the window of a local layer is -inf. Raises Refused for a query that does not exist.
     """
     products = vectors.products(query)
     tokens = [safe_cell(token) for token in vectors.encoding.tokens]

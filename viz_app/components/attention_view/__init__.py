@@ -45,6 +45,7 @@ class Vectors(NamedTuple):
     queries: (query, head size). keys: (key, head size). distances: (query, key), the terms of relative positions
     in the scaled products, or None. causal: whether a query attends only to earlier tokens.
     root_terms: factor of the head size under the root by which products are divided.
+    window: the largest distance of a key in a local layer, or None. rotated: whether positions rotate the vectors.
     """
 
     queries: np.ndarray
@@ -52,6 +53,8 @@ class Vectors(NamedTuple):
     distances: np.ndarray | None = None
     causal: bool = False
     root_terms: int = 1
+    window: int | None = None
+    rotated: bool = False
 
 
 _FOLDER = Path(__file__).parent

@@ -196,6 +196,8 @@ def _vector_message(vectors: Vectors, cached_names: Collection[str]) -> tuple[di
         "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
+        "window": vectors.window,
+        "rotated": vectors.rotated,
         "sent": name not in cached_names,
     }
     return header, [] if name in cached_names else [content]

@@ -35,6 +35,7 @@ from viz_app.pages.attention import (
     write_weights,
 )
 from viz_app.pages.attention.knockouts import draw_knockouts
+from viz_app.pages.attention.score_distance import draw_score_by_distance
 from viz_app.pages.attention.score_terms import adds_terms, draw_query_terms, draw_term_maps, head_terms
 from viz_app.pages.attention.selected_maps import (
     SelectedMaps,
@@ -179,6 +180,8 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
                 draw_query_terms(maps)
             else:
                 _draw_large_view(maps, cast(Mode, page_view))
+                if page_view == "neuron":
+                    draw_score_by_distance(maps)
         if page_view == "terms":
             draw_term_maps(maps)
     if edge.value is not None:
@@ -254,7 +257,8 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
         vectors=None if vectors is None else Vectors(
-            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms
+            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms,
+            vectors.window, vectors.rotary_base is not None,
         ),
         query=maps.query(choice),
         off=[number for off_layer, number in selection.off if off_layer == layer],

@@ -18,7 +18,7 @@ from bert_core.run.vectors import all_head_vectors, head_vectors
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.everywhere import AllMaps, pack_all_maps
-from viz_app.export.page import NEURON, NEURON_MISLEADING
+from viz_app.export.page import neuron_reading
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import Thumbnails, pale_thumbnails
 from viz_app.maps import UNITS, UNSIGNED, Combination, MapView, curve_limit
@@ -312,7 +312,9 @@ def _selected_combination() -> Combination | None:
 def reading(maps: SelectedMaps) -> tuple[str, str]:
     """Return how to read the figure, and how it can mislead."""
     if view.value == "neuron":
-        return NEURON, NEURON_MISLEADING
+        is_rotated = maps.selection.loaded.config.position_scheme.rotation is not None
+        text, misleading = neuron_reading(is_rotated)
+        return (f"{text} {TEXTS['score_distance.reading']}" if is_rotated else text), misleading
     texts = "views.terms" if maps.is_score_view else f"views.{maps.quantity}"
     sums = []
     if maps.quantity == "attention" and not maps.is_score_view:

@@ -192,7 +192,8 @@ class MapView:
     layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. mode: "curves", or
         the first of the heads as a "matrix". kept_share: share of each row that the drawn curves add up to, above 0
         to 1. combination: of several heads to one map, drawn instead of them. side, positions: of the selected tokens,
-        whose curves alone are drawn, all of them; none selects all tokens.
+        whose curves alone are drawn, all of them; none selects all tokens. token_range: of the maps, as in `ModelRun`;
+        words that it cuts are left out.
     Raises Refused for another mode or share, or heads that are no tuple.
     """
 
@@ -208,6 +209,7 @@ class MapView:
     combination: Combination | None = None
     side: Literal["query", "key"] = "query"
     positions: tuple[int, ...] = ()
+    token_range: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.heads, (int, str)):
@@ -245,11 +247,13 @@ class MapView:
             )
 
     def maps(self, run: ModelRun) -> ShownMaps:
-        """Return the maps of a run that this view selects, or their combination.
+        """Return the maps of a run that this view selects, or their combination, of the range of tokens of the run.
 
         Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
         the text does not have, and as `Combination.combine`.
         """
+        if run.token_range != self.token_range:
+            return replace(self, token_range=run.token_range).maps(run)
         check_heads(run.existing_heads, self.layer, self.heads)
         values, combined, existing_heads = run.select_map(self.quantity), None, run.existing_heads
         if self.combination is not None:
@@ -272,7 +276,11 @@ class MapView:
         Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
-        part = select_part(map_between_words(maps, units, self.quantity) if self.words else maps, queries, keys)
+        if self.words:
+            start = 0 if self.token_range is None else self.token_range[0]
+            rows = [[position - start for position in unit] for unit in units]
+            maps = map_between_words(maps, rows, self.quantity)
+        part = select_part(maps, queries, keys)
         return renormalise_rows(part) if self.renormalise and self.partial(encoding) else part
 
     def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -285,7 +293,8 @@ class MapView:
     def partial(self, encoding: Encoding) -> bool:
         """Return whether rows of attention lack the attention to tokens that are left out."""
         units, queries, keys = self._places(encoding)
-        return self.quantity == "attention" and len(queries) * len(keys) < len(units) ** 2
+        is_part = self.token_range is not None or len(queries) * len(keys) < len(units) ** 2
+        return self.quantity == "attention" and is_part
 
     def notes(self, encoding: Encoding) -> tuple[str, ...]:
         """Return notes on the rows: if tokens are left out, whether the rows were renormalised."""
@@ -295,6 +304,9 @@ class MapView:
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
         """Return the pieces of each unit (word or piece), and the indices of the units that are queries and keys."""
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
+        if self.token_range is not None:
+            start, stop = self.token_range
+            units = [unit for unit in units if start <= unit[0] and unit[-1] < stop]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
             reason = f"the part {self.part!r} is empty: there is no second sentence"

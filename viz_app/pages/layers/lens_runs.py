@@ -95,19 +95,20 @@ def _lens_work(selection: Selection, positions: Sequence[int], tuned: bool) -> W
 def lens_run(selection: Selection, position: int) -> LensRun:
     """Return what the selected lens reads, at all positions where that is quick or was asked for by its button.
 
-    Until then at the positions that are drawn around the given one, and at the first masks.
+    Until then at the positions that are drawn around the given one, and at the first masks. Of a long text, all
+    positions are those of its range, besides these.
     """
     encoding, tuned = selection.encoding, lens.value == "tuned"
     length, depths = len(encoding), selection.loaded.config.num_hidden_layers + 1
-    whole = _lens_work(selection, range(length), tuned)
+    visible = range(length)[window(length, position, ROWS_THAT_FIT)]
+    needed = {*visible, *encoding.mask_positions[:MAX_MASKS]}
+    all_positions = sorted({*selection.shown, *needed})
+    whole = _lens_work(selection, all_positions, tuned)
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
-    run: LensRun | None = confirm(f"Predict at all {length} tokens and {depths} depths", whole, quick=0)
-    if run is not None:
-        return run
-    visible = range(length)[window(length, position, ROWS_THAT_FIT)]
-    positions = sorted({*visible, *encoding.mask_positions[:MAX_MASKS]})
-    return wait_for(_lens_work(selection, positions, tuned), timed=True)
+    label = f"Predict at all {len(all_positions)} tokens and {depths} depths"
+    run: LensRun | None = confirm(label, whole, quick=0)
+    return wait_for(_lens_work(selection, sorted(needed), tuned), timed=True) if run is None else run
 
 
 def lens_button(name: str, selection: Selection, run: LensRun) -> None:

@@ -303,6 +303,7 @@ class MapView:
 
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
         """Return the pieces of each unit (word or piece), and the indices of the units that are queries and keys."""
+        units: Sequence[tuple[int, ...]]
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
         if self.token_range is not None:
             start, stop = self.token_range

@@ -277,7 +277,7 @@ def _chips(current: Selection) -> list[Chip]:
     encoding, original, target_token = current.encoding, current.original, target_position(current)
     hidden = special_tokens().substitute_in(TEXTS["tokens.show"])
     chips = []
-    for position in current.shown:
+    for position in current.positions:
         token, piece = encoding.tokens[position], original.tokens[position]
         masked = token != piece
         title = TEXTS["tokens.title"].format(piece=piece, position=position, number=original.input_ids[position])

@@ -45,9 +45,9 @@ def opening_head(selection: Selection) -> Head | None:
     All heads are on for it. Without a masked word, all words count as queries. None for a text without two words.
     Of a long text, the range of tokens that is drawn counts.
     """
-    encoding, shown = selection.encoding, selection.shown
-    is_word = ~np.array(encoding.special)[shown.start : shown.stop]
-    masks = tuple(position - shown.start for position in encoding.mask_positions if position in shown)
+    encoding, positions = selection.encoding, selection.positions
+    is_word = ~np.array(encoding.special)[positions.start : positions.stop]
+    masks = tuple(position - positions.start for position in encoding.mask_positions if position in positions)
     queries = masks or tuple(np.flatnonzero(is_word).tolist())
     is_explained = selection.target is not None and len(encoding) <= MAX_RANKED_TOKENS
     run = selection.run(gradients=is_explained, all_heads_on=True)
@@ -59,12 +59,12 @@ def current_edge(selection: Selection, head: Head) -> Edge:
 
     Without a mask, all words count as queries. Of a long text, the range of tokens that is drawn counts.
     """
-    encoding, selected, shown = selection.encoding, edge.value, selection.shown
-    if selected is not None and all(position in shown for position in selected):
+    encoding, selected, positions = selection.encoding, edge.value, selection.positions
+    if selected is not None and all(position in positions for position in selected):
         return selected
-    words = [position for position in shown if not encoding.special[position]] or [shown.start]
-    queries = [position for position in encoding.mask_positions if position in shown][:1] or words
-    rows = np.ix_(np.subtract(queries, shown.start), np.subtract(words, shown.start))
+    words = [position for position in positions if not encoding.special[position]] or [positions.start]
+    queries = [position for position in encoding.mask_positions if position in positions][:1] or words
+    rows = np.ix_(np.subtract(queries, positions.start), np.subtract(words, positions.start))
     weights = np.nan_to_num(selection.run().attention[head][rows])
     weights[np.equal.outer(queries, words)] = -1  # another word
     query, key = np.unravel_index(weights.argmax(), weights.shape)
@@ -73,18 +73,18 @@ def current_edge(selection: Selection, head: Head) -> Edge:
 
 def select_edge(selection: Selection, current: Edge) -> None:
     """Draw the lists in which the query and the key are selected."""
-    shown = selection.shown
-    tokens = selection.encoding.labels[shown.start : shown.stop]
+    positions = selection.positions
+    tokens = selection.encoding.labels[positions.start : positions.stop]
     labels = {
         place: f"{label} ({place})" if tokens.count(label) > 1 else label
-        for place, label in zip(shown, tokens, strict=True)
+        for place, label in zip(positions, tokens, strict=True)
     }
     for end, (place, name) in enumerate(zip(st.columns(2, gap="small"), (TEXTS["from"], TEXTS["to"]), strict=True)):
         # A list of its own for each edge and each text: the label of a list that the browser still shows after a click
         # on a token must not undo the click, and must be an option.
         key = f"edge_{end}_{write_pair(current)}_{crc32(repr([*labels.values()]).encode())}"
-        options: dict[str, Any] = {"index": current[end] - shown.start, "format_func": labels.__getitem__}
-        place.selectbox(name, shown, key=key, on_change=_take_list, args=(end, key, current), **options)
+        options: dict[str, Any] = {"index": current[end] - positions.start, "format_func": labels.__getitem__}
+        place.selectbox(name, positions, key=key, on_change=_take_list, args=(end, key, current), **options)
 
 
 def _take_list(end: int, key: str, current: Edge) -> None:
@@ -122,7 +122,7 @@ def edge_weights(selection: Selection, current: Edge) -> np.ndarray:
 
 def edge_map(selection: Selection, maps: np.ndarray, current: Edge) -> np.ndarray:
     """Return the values (...) of the maps (..., query, key) of a run of the selection from a query to a key."""
-    query, key = (position - selection.shown.start for position in current)
+    query, key = (position - selection.positions.start for position in current)
     values: np.ndarray = maps[..., query, key]
     return values
 

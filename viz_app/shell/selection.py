@@ -99,7 +99,7 @@ class Selection:
         return unedited(self.loaded)
 
     @property
-    def shown(self) -> range:
+    def positions(self) -> range:
         """The positions of the tokens that are drawn, and that the maps of `run` have."""
         return range(*(self.token_range or (0, len(self.encoding))))
 
@@ -151,7 +151,7 @@ class Selection:
                 token_range=self.token_range,
             ),
             batch=batch,
-            memory=capture_bytes(loaded, length, gradients=target is not None, map_tokens=len(self.shown)),
+            memory=capture_bytes(loaded, length, gradients=target is not None, map_tokens=len(self.positions)),
         )
         return wait_for(work, timed=True)
 
@@ -197,7 +197,7 @@ def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
     """
     state, word = st.session_state, first_word + click.word
     current: Selection = state[SELECTION]
-    is_drawn = any(current.encoding.words[position] == click.word for position in current.shown)
+    is_drawn = any(current.encoding.words[position] == click.word for position in current.positions)
     state.token_range = current.token_range if is_drawn else None
     automatic = state.pop(AUTOMATIC_MASK, None)
     moves = automatic is not None and state.masked == automatic and word not in automatic

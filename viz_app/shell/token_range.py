@@ -109,14 +109,14 @@ def _use_range(current: Selection) -> None:
     """Make the tokens of the range the text, with the same words masked; a callback."""
     assert current.token_range is not None  # of a long text
     original, state = current.original, st.session_state
-    shown = range(*current.token_range)
-    if len(shown) > WHOLE_TOKENS - 2 * EDGE_TOKENS:
-        shown = shown[EDGE_TOKENS:-EDGE_TOKENS]
+    positions = range(*current.token_range)
+    if len(positions) > WHOLE_TOKENS - 2 * EDGE_TOKENS:
+        positions = positions[EDGE_TOKENS:-EDGE_TOKENS]
     texts = []
     for side, text in (("A", original.text), ("B", original.pair or "")):
-        offsets = [original.offsets[position] for position in shown if original.sides[position] == side]
+        offsets = [original.offsets[position] for position in positions if original.sides[position] == side]
         texts.append(text[offsets[0][0] : offsets[-1][1]].strip() if offsets else "")
-    numbers = [word for position in shown if (word := original.words[position]) is not None]
+    numbers = [word for position in positions if (word := original.words[position]) is not None]
     state.text, state.pair = texts if texts[0] else (texts[1], "")
     state.masked = tuple(word - numbers[0] for word in current.masked_words if word in numbers)
     forget_positions()

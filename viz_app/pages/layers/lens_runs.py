@@ -49,13 +49,16 @@ def select_lens(selection: Selection) -> None:
 
 
 def selected_cell(selection: Selection) -> tuple[int, int]:
-    """Return depth and position of the selected cell; by default the last depth at the target or the first mask."""
-    depths, length = selection.loaded.config.num_hidden_layers + 1, len(selection.encoding)
-    if cell.value is not None and 0 <= cell.value[0] < depths and 0 <= cell.value[1] < length:
+    """Return depth and position of the selected cell; by default the last depth at the target or the first mask.
+
+    Of a long text, only positions of its range count.
+    """
+    depths = selection.loaded.config.num_hidden_layers + 1
+    if cell.value is not None and 0 <= cell.value[0] < depths and cell.value[1] in selection.positions:
         return cell.value
     target_position = None if selection.target is None else selection.target.position
-    positions = (target_position, *selection.encoding.mask_positions, 1)
-    return depths - 1, next(position for position in positions if position is not None)
+    positions = (target_position, *selection.encoding.mask_positions, 1, selection.positions.start)
+    return depths - 1, next(position for position in positions if position in selection.positions)
 
 
 @work(
@@ -101,14 +104,14 @@ def lens_run(selection: Selection, position: int) -> LensRun:
     encoding, tuned = selection.encoding, lens.value == "tuned"
     length, depths = len(encoding), selection.loaded.config.num_hidden_layers + 1
     visible = range(length)[window(length, position, ROWS_THAT_FIT)]
-    needed = {*visible, *encoding.mask_positions[:MAX_MASKS]}
-    all_positions = sorted({*selection.shown, *needed})
+    needed_positions = {*visible, *encoding.mask_positions[:MAX_MASKS]}
+    all_positions = sorted({*selection.positions, *needed_positions})
     whole = _lens_work(selection, all_positions, tuned)
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
     label = f"Predict at all {len(all_positions)} tokens and {depths} depths"
     run: LensRun | None = confirm(label, whole, quick=0)
-    return wait_for(_lens_work(selection, sorted(needed), tuned), timed=True) if run is None else run
+    return wait_for(_lens_work(selection, sorted(needed_positions), tuned), timed=True) if run is None else run
 
 
 def lens_button(name: str, selection: Selection, run: LensRun) -> None:

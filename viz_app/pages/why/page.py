@@ -135,10 +135,10 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
     st.markdown("  \n".join(line[:1].upper() + line[1:] for line in lines))
     names = [selected.name, *[name for name in COMPARED if name != selected.name and name in scores.names][:3]]
     rows = [scores.names.index(name) for name in names]
-    drawn = scores.drawn(words.value)
-    shares, values = scores.shares(words.value)[rows, drawn], scores.unit_scores(words.value)[rows, drawn]
+    part = scores.drawn_part(words.value)
+    shares, values = scores.shares(words.value)[rows, part], scores.unit_scores(words.value)[rows, part]
     marks = [name if trust is None else trust.mark(name, measure.value) for name in names]
-    labels = scores.labels(words.value)[drawn]
+    labels = scores.labels(words.value)[part]
     figure = score_strip(
         [
             ScoreRow(mark, row_shares, row_values, method_of(name).signed)
@@ -194,16 +194,16 @@ def _draw_trust(scores: MethodScores, trust: Trust) -> None:
 
 def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | None, selected: Method) -> None:
     """Draw, folded, the scores of all methods, how far they agree, and those of the selected one layer by layer."""
-    names, row, drawn = list(scores.names), scores.names.index(selected.name), scores.drawn(words.value)
-    labels = scores.labels(words.value)[drawn]
+    names, row, part = list(scores.names), scores.names.index(selected.name), scores.drawn_part(words.value)
+    labels = scores.labels(words.value)[part]
     if scores.encoding.pair is not None:
         sums = scores.side_sums(selected.name)
         st.markdown(TEXTS["sides.sums"].format(sums=sums, total=scores.total(selected.name)))
     with lazy_expander("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
         if expander.open:
             figure = score_table(
-                scores.shares(words.value)[:, drawn],
-                scores.unit_scores(words.value)[:, drawn],
+                scores.shares(words.value)[:, part],
+                scores.unit_scores(words.value)[:, part],
                 names if trust is None else [trust.mark(name, measure.value) for name in names],
                 labels,
                 selected=row,

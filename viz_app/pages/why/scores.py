@@ -86,7 +86,7 @@ class MethodScores:
         """Return the positions of each word or piece."""
         return list(word_units(self.encoding)) if words else [(place,) for place in range(len(self.encoding))]
 
-    def drawn(self, words: bool) -> slice:
+    def drawn_part(self, words: bool) -> slice:
         """Return the places of the words or pieces that are drawn: of a long text, those that its range contains."""
         if self.token_range is None:
             return slice(None)

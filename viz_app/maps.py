@@ -72,7 +72,7 @@ class ShownMaps:
         "positive_product", "brought", or "change" or "change_brought" between two runs. existing_heads: (layer, head)
         bool. off: (layer, head) of each head that is switched off. notes: on the rows, in words. combined_name: name of
         the combination of several heads; values are then (1, 1, query, key). edits: of the model during the run, in
-        words; also among the notes.
+        words; also among the notes. layers: numbers of the layers of the values; None for all of a model.
     """
 
     values: np.ndarray
@@ -84,6 +84,7 @@ class ShownMaps:
     notes: tuple[str, ...] = ()
     combined_name: str = ""
     edits: tuple[str, ...] = ()
+    layers: tuple[int, ...] | None = None
 
     @property
     def signed(self) -> bool:
@@ -268,6 +269,7 @@ class MapView:
             notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
             combined_name="" if combined is None else combined.name,
             edits=notes_of(run.edits, run.encoding),
+            layers=run.layers if combined is None else None,
         )
 
     def transform(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
@@ -418,7 +420,9 @@ def curve_limit(values: np.ndarray, quantity: str) -> float:
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     """Return the existing heads of a run that are switched off, (layer, head) each."""
-    return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.existing_heads))
+    numbers = range(len(run.head_mask)) if run.layers is None else run.layers
+    off = (run.head_mask[list(numbers)] == 0) & run.existing_heads
+    return tuple((numbers[layer], int(head)) for layer, head in np.argwhere(off).tolist())
 
 
 def renormalised_attention(run: ModelRun) -> np.ndarray:

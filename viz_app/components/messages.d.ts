@@ -181,6 +181,7 @@ export interface StripMessage {
   disabled: boolean;
   label: string;
   appear: string;
+  start: number;
 }
 
 export interface AddressMessage {

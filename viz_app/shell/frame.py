@@ -208,7 +208,8 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     current = Selection(ModelReference(loaded), encoding, original, None, off, token_range=drawn_range)
     label = TEXTS["tokens.label"]
     with page_place("strip"):
-        token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
+        start = current.positions.start
+        token_strip(_chips(current), key="strip", label=label, start=start, on_click=toggle_mask)
         token_range.draw_range_control(current)
     show_text_notices(current, keep_place=page.switches)
     return with_target(current)

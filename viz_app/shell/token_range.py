@@ -112,12 +112,12 @@ def _use_range(current: Selection) -> None:
     positions = range(*current.token_range)
     if len(positions) > WHOLE_TOKENS - 2 * EDGE_TOKENS:
         positions = positions[EDGE_TOKENS:-EDGE_TOKENS]
-    texts = []
-    for side, text in (("A", original.text), ("B", original.pair or "")):
-        offsets = [original.offsets[position] for position in positions if original.sides[position] == side]
-        texts.append(text[offsets[0][0] : offsets[-1][1]].strip() if offsets else "")
+    sides = []
+    for name, text in (("A", original.text), ("B", original.pair or "")):
+        offsets = [original.offsets[position] for position in positions if original.sides[position] == name]
+        sides.append(text[offsets[0][0] : offsets[-1][1]].strip() if offsets else "")
     numbers = [word for position in positions if (word := original.words[position]) is not None]
-    state.text, state.pair = texts if texts[0] else (texts[1], "")
+    state.text, state.pair = sides if sides[0] else (sides[1], "")
     state.masked = tuple(word - numbers[0] for word in current.masked_words if word in numbers)
     forget_positions()
 

@@ -58,7 +58,7 @@ def selected_cell(selection: Selection) -> tuple[int, int]:
         return cell.value
     target_position = None if selection.target is None else selection.target.position
     positions = (target_position, *selection.encoding.mask_positions, 1, selection.positions.start)
-    return depths - 1, next(position for position in positions if position in selection.positions)
+    return depths - 1, next(p for p in positions if p is not None and p in selection.positions)
 
 
 @work(

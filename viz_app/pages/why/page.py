@@ -34,8 +34,8 @@ from viz_app.shell.token_range import WHOLE_TOKENS
 from viz_app.shell.view import View, add_file, chart, lazy_expander, write_note
 from viz_app.shell.work import duration_text, time_limit_message
 
-# The first of these that has scores is shown while the selected method has none.
-STAND_INS = ("gradient x attention", "input x gradient")
+STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
+LONG_STAND_IN = "input x gradient"  # the same for a long text
 # The first three of these that are not selected are drawn below the selected method.
 COMPARED = ("integrated gradients", "occlusion", "attention", "DecompX")
 UNLIKELY = 0.1  # probability below which a target is called unlikely
@@ -162,7 +162,7 @@ def _selected_method(scores: MethodScores, pending: list[str]) -> Method:
         st.warning(with_help(escape_markdown(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/memory:")
     if method.value in scores.names:
         return method_of(method.value)
-    name = next((name for name in STAND_INS if name in scores.names), scores.names[0])
+    name = next((name for name in (STAND_IN, LONG_STAND_IN) if name in scores.names), scores.names[0])
     if method.value in pending:
         write_note(TEXTS["substitute"].format(method=method.value, shown=name))
     elif scores.token_range is not None and method.value not in LONG_TEXT_METHODS:

@@ -26,8 +26,8 @@ from bert_core.loading import best_device
 from bert_core.modeling import BertForPreTraining
 
 REPEATS = {16: 1} if QUICK else {16: 11, 128: 7}  # tokens -> how often each side runs
-# Of a model whose distances have logarithmic buckets from 128 tokens on.
-MORE_REPEATS: dict[str, dict[int, int]] = {} if QUICK else {"deberta-v3-base": {512: 5}}
+# Of models that treat long distances in another way: logarithmic buckets from 128 tokens on, and windows of 129.
+MORE_REPEATS: dict[str, dict[int, int]] = {} if QUICK else {"deberta-v3-base": {512: 5}, "modernbert-base": {512: 5}}
 ROBERTA_BASE = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "distilbert-base": ("DistilBert", {"hidden_dim": SIZES.get("intermediate_size", 3072)}),
@@ -48,6 +48,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "position_biased_input": False,
         },
     ),
+    "modernbert-base": ("ModernBert", {}),  # 22 layers, of which every third is global
     "electra-small": ("Electra", {}),
     "electra-base": (
         "Electra",

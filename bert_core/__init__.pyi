@@ -72,6 +72,9 @@ from .analysis.roles import nearest_heads as nearest_heads
 from .analysis.roles import role_scores as role_scores
 from .analysis.roles import roles_of_heads as roles_of_heads
 from .analysis.roles import strongest_examples as strongest_examples
+from .analysis.rotation import rotary_frequencies as rotary_frequencies
+from .analysis.rotation import rotate_by_position as rotate_by_position
+from .analysis.rotation import scores_by_distance as scores_by_distance
 from .analysis.scoring import pair_columns as pair_columns
 from .analysis.similarity import cosine_parts as cosine_parts
 from .analysis.sinks import SinkContribution as SinkContribution
@@ -152,6 +155,10 @@ from .records.causes import Noised as Noised
 from .records.causes import PatchBand as PatchBand
 from .records.causes import Patches as Patches
 from .records.causes import Paths as Paths
+from .records.direct import Contribution as Contribution
+from .records.direct import DirectContributions as DirectContributions
+from .records.direct import DirectLogit as DirectLogit
+from .records.direct import DirectScore as DirectScore
 from .records.examples import Batch as Batch
 from .records.heads import CurvePoint as CurvePoint
 from .records.heads import HeadSweep as HeadSweep
@@ -198,6 +205,9 @@ from .run.decomposition import decompx as decompx
 from .run.decomposition import globenc as globenc
 from .run.decomposition import head_values as head_values
 from .run.decomposition import residual_norms as residual_norms
+from .run.direct import direct_logit as direct_logit
+from .run.direct import direct_score as direct_score
+from .run.direct import direct_score_map as direct_score_map
 from .run.inputs import head_mask_without as head_mask_without
 from .run.knockouts import knock_out_edges as knock_out_edges
 from .run.lens import layer_states as layer_states

@@ -364,6 +364,10 @@ class BertSelfAttention(nn.Module):
             keys = self.key_rotation(keys)
         return self.transpose_for_scores(keys)
 
+    def values(self, states: Tensor) -> Tensor:
+        """Compute the values (batch, head, key, head size) of states (batch, key, width)."""
+        return self.transpose_for_scores(self.value(states))
+
     def outside_window(self, queries: int, keys: int) -> Tensor | None:
         """Return which keys are too far from each query in a local layer, boolean (1, 1, query, key).
 
@@ -376,7 +380,7 @@ class BertSelfAttention(nn.Module):
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""
-        return self.keys(states), self.transpose_for_scores(self.value(states))
+        return self.keys(states), self.values(states)
 
     def _check_width(self, encoder_hidden_states: Tensor | None) -> Tensor:
         """Return the encoder's states; raise ValueError if they are missing or of another width."""

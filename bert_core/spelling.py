@@ -110,8 +110,6 @@ class Unigrams(Spelling):
 class Bytes(Unigrams):
     """Notation of byte-level vocabularies, with one character for each byte. Source: Radford 2019, section 2.2."""
 
-    strips_spaces = False  # a setting of these tokenizers, trim_offsets, determines it
-
     def text(self, piece: str) -> str:
         r"""Return the text that a piece stands for; a byte outside of a complete character becomes `\xNN`."""
         numbers = [_BYTE_OF_CHARACTER.get(character) for character in piece]

@@ -369,6 +369,16 @@ def patch_path(side: Side) -> object:
 
 
 @path
+def direct_contributions(side: Side) -> object:
+    loaded = side.model("pre_norm")
+    encoding = loaded.tokenizer.encode(TEXT)
+    target = Target("mlm", encoding.mask_positions[0], 30)
+    scores = [bert_core.direct_score(loaded, encoding, (2, 1), 3, 1, side=name) for name in ("query", "key")]
+    maps = bert_core.direct_score_map(loaded, encoding, (0, 2), (2, 1))
+    return bert_core.direct_logit(loaded, encoding, target), scores, np.nan_to_num(maps)
+
+
+@path
 def make_patch(side: Side) -> object:
     parts = [
         bert_core.make_patch(side.tiny, side.source, side.text, "state", 1, position=2),

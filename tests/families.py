@@ -19,7 +19,13 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet", "deberta-v2")
+FAMILIES = (
+    "distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert", "mpnet", "deberta-v2",
+    "modernbert",
+)  # fmt: skip
+WITHOUT_NUMPY = WITHOUT_DECOMPX = ("modernbert",)  # families that these refuse with the reason
+# Families whose classifiers are not supported yet.
+WITHOUT_CLASSIFIERS = ("modernbert",)
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -247,6 +253,8 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
                 parameter.add_(1.0)
             if any(part in name for part in PEAKED):
                 parameter.normal_(std=(9.0 / config.hidden_size) ** 0.5)
+            if ".Wqkv." in name:  # of which the last third is the values
+                parameter[-config.hidden_size :].mul_(0.3)
     model.save_pretrained(folder)
     return folder
 

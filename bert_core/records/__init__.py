@@ -6,6 +6,10 @@ from bert_core.records.causes import PatchBand as PatchBand
 from bert_core.records.causes import Patches as Patches
 from bert_core.records.causes import Paths as Paths
 from bert_core.records.causes import without_noise as without_noise
+from bert_core.records.direct import Contribution as Contribution
+from bert_core.records.direct import DirectContributions as DirectContributions
+from bert_core.records.direct import DirectLogit as DirectLogit
+from bert_core.records.direct import DirectScore as DirectScore
 from bert_core.records.examples import Batch as Batch
 from bert_core.records.heads import CurvePoint as CurvePoint
 from bert_core.records.heads import HeadSweep as HeadSweep

@@ -182,6 +182,7 @@ class HeadVectors:
     root_terms: factor of the head size under the root by which dot products are divided.
     position_terms: the parts of `distances` by name, (query, key) each; if not given, `distances` is the only part.
     window: the largest distance between a query and a key in a local layer; None for any distance.
+    rotary_base: base of the rotation, as for `rotate_by_position`. None without rotary positions.
     """
 
     encoding: Encoding
@@ -194,6 +195,7 @@ class HeadVectors:
     root_terms: int = 1
     position_terms: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     window: int | None = None
+    rotary_base: float | None = None
 
     def __post_init__(self) -> None:
         make_read_only(self)

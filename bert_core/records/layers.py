@@ -118,12 +118,20 @@ class Walk:
         embeddings.word, .token_type, .position, .sum: (seq, embedding). token_type and position exist only if the model
             has such a table. .normed: (seq, embedding), after the layer norm, if a linear map follows.
             .output: (seq, hidden), input of the first layer.
+        layer.N.attention_input: (seq, hidden), after the layer norm before attention, if the layer has one.
         layer.N.query, .key, .value, .context: (head, seq, head size). The context is after the head gate.
-        layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
-            (head, query, key). The last two are without the edges that attention knockout blocks.
-        layer.N.attention_output, .attention_sum, .attention_normed: (seq, hidden).
+            .rotated_query, .rotated_key: the same after the rotation, only with rotary positions.
+        layer.N.mask: (query, key), added to the scores; -inf outside the window of a local layer. layer.N.scores,
+            .masked_scores, .probabilities: (head, query, key). The last two are without the edges that attention
+            knockout blocks.
+        layer.N.attention_output, .attention_sum: (seq, hidden), the second with the residual stream.
+            .attention_normed: after the layer norm of the sum, if the layer has one there.
+        layer.N.intermediate_input: (seq, hidden), after the layer norm before the feed-forward network, if it has one.
         layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation function.
-        layer.N.output_dense, .output_sum, .output: (seq, hidden).
+            A gated network also has .intermediate_activated, which is .intermediate_dense after the activation
+            function, and .intermediate_gate; .intermediate is their product.
+        layer.N.output_dense, .output: (seq, hidden). .output_sum: the input of the layer norm that ends the layer, if
+            it has one; without one, .output is the sum with the residual stream.
         hidden_states: (layer + 1, seq, hidden), the input of each layer and the output of the last.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden), and

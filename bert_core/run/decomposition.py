@@ -279,7 +279,7 @@ def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]
     # The value bias is weighted by the sum of an attention row: the gate of its head, minus blocked edges.
     bias_values = probs.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(bias_values.flatten(1))  # (query, hidden)
-    factors = _activation_factor(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
+    factors = activation_factor(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
     attention_sum, output_sum = traced.attention_sum, traced.feed_forward_update + traced.after_attention
     output_vectors = vectors.new_empty(len(positions), length, hidden)
     positions_per_batch = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
@@ -317,7 +317,7 @@ def _through_dense(
     """Propagate vectors (token, hidden) and their sum (hidden,) through a dense layer and its activation function."""
     inputs = dense(row)
     parts = _with_bias(F.linear(vectors, dense.weight)[None], dense.bias)[0]
-    return parts * _activation_factor(activation, inputs), activation(inputs)
+    return parts * activation_factor(activation, inputs), activation(inputs)
 
 
 def _through_norm(norm: nn.Module, vectors: Tensor, summed: Tensor) -> Tensor:
@@ -340,7 +340,7 @@ def _with_bias(vectors: Tensor, bias: Tensor | None) -> Tensor:
     return torch.addcmul(vectors, shares[..., None], bias[:, None])
 
 
-def _activation_factor(activation: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+def activation_factor(activation: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
     """Return the factor of an activation function, act(x) / x; at 0 its limit, 1/2 for GELU and 1 for tanh."""
     nonzero = torch.where(inputs == 0, 1e-6, inputs)
     return activation(nonzero) / nonzero

@@ -497,7 +497,7 @@ class PatchedLayer:
 def attention_probabilities(
     attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None
 ) -> Tensor:
-    """Compute attention probabilities with the attention knockouts of a layer, (batch, head, query, key).
+    """Compute attention probabilities (batch, head, query, key), with the window and the knockouts of a layer.
 
     query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
         remaining heads of the layer; None: every row has all heads.
@@ -511,8 +511,9 @@ def attention_probabilities(
         for renormalised in (True, False)
         for edges in [attention.blocked_edges(query.shape[2], key.shape[2], renormalised=renormalised)]
     )
-    if masked_edges is not None:
-        scores = scores.masked_fill(masked_edges, -math.inf)
+    for edges in (masked_edges, attention.outside_window(query.shape[2], key.shape[2])):
+        if edges is not None:
+            scores = scores.masked_fill(edges, -math.inf)
     probs = scores.softmax(-1)
     return probs if zeroed_edges is None else probs.masked_fill(zeroed_edges, 0)
 

@@ -180,12 +180,10 @@ class PathRunner:
         layer = self.layers[number]
         attention = layer.attention.self
         indices = [attention.heads.index(head) for head in heads]
-        parts = {}
-        for name in RECEIVER_INPUTS:
-            projection = getattr(attention, name)
-            parts[name] = attention.transpose_for_scores(projection(states)).clone()
-            if name in inputs:
-                parts[name][:, indices] = attention.transpose_for_scores(projection(receiver_states))[:, indices]
+        functions = {"query": attention.queries, "key": attention.keys, "value": attention.values}
+        parts = {name: function(layer.attention_input(states)).clone() for name, function in functions.items()}
+        for name in inputs:
+            parts[name][:, indices] = functions[name](layer.attention_input(receiver_states))[:, indices]
         context = attention_probabilities(attention, parts["query"], parts["key"]) @ parts["value"]
         if self.gates is not None:
             context = context * self.gates[number][:, list(attention.heads)]

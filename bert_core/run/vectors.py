@@ -123,6 +123,7 @@ def _vectors(
                     1 if scheme is None else scheme.root_terms,
                     head_terms,
                     attention.window,
+                    None if attention.query_rotation is None else attention.query_rotation.base,
                 )
             )
     return vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -30,8 +30,10 @@ from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding
 
 ENGINES = ("torch", "numpy")
-HEAD_VALUES = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
-NEURON_VALUES = ("intermediate_dense", "intermediate")
+HEAD_VALUES = (
+    "query", "key", "value", "rotated_query", "rotated_key", "scores", "masked_scores", "probabilities", "context"
+)  # fmt: skip
+NEURON_VALUES = ("intermediate_dense", "intermediate_activated", "intermediate_gate", "intermediate")
 # Where each value occurs in the PyTorch model: as the input or the output of a module with weights.
 _INPUT, _OUTPUT = 0, 1
 _EMBEDDINGS = {
@@ -42,17 +44,30 @@ _EMBEDDINGS = {
     "embeddings.normed": ("embeddings.LayerNorm", _OUTPUT),
     "embeddings.output": ("embeddings.embeddings_project", _OUTPUT),
 }
+# Values of a layer before and after its attention maps. A layer lacks the values of the modules that it does not have.
+_ATTENTION_INPUTS = {
+    "attention_input": ("attention.input_norm", _OUTPUT),
+    "query": ("attention.self.query", _OUTPUT),
+    "key": ("attention.self.key", _OUTPUT),
+    "value": ("attention.self.value", _OUTPUT),
+    "rotated_query": ("attention.self.query_rotation", _OUTPUT),
+    "rotated_key": ("attention.self.key_rotation", _OUTPUT),
+}
 _LAYER_VALUES = {
     "context": ("attention.output.dense", _INPUT),
     "attention_output": ("attention.output.dense", _OUTPUT),
-    "attention_sum": ("attention.output.LayerNorm", _INPUT),
+    "attention_sum": ("attention_sum", _INPUT),
     "attention_normed": ("attention.output.LayerNorm", _OUTPUT),
+    "intermediate_input": ("intermediate.input_norm", _OUTPUT),
     "intermediate_dense": ("intermediate.dense", _OUTPUT),
+    "intermediate_activated": ("intermediate.intermediate_act_fn", _OUTPUT),
+    "intermediate_gate": ("intermediate.gate", _OUTPUT),
     "intermediate": ("output.dense", _INPUT),
     "output_dense": ("output.dense", _OUTPUT),
     "output_sum": ("output.LayerNorm", _INPUT),
     "output": ("output.LayerNorm", _OUTPUT),
 }
+_SPLIT_BY_HEAD = ("query", "key", "value", "rotated_query", "rotated_key", "context")
 
 
 @validate_arguments
@@ -178,7 +193,7 @@ class ModuleTracer(TorchFunctionMode):
                 self.modules.setdefault(name, (args[0], result))
                 if layer := re.search(r"layer\.(\d+)\.(.*)", name):
                     self._layer = int(layer[1])
-                    if layer[2] == "output.LayerNorm":
+                    if layer[2] == "output.dense":  # the last module with weights that every layer has
                         self._on_layer_end(self._layer + 1)
         return result
 
@@ -214,7 +229,8 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
     modules = {name.removeprefix("bert.").removeprefix("encoder."): pair for name, pair in tracer.modules.items()}
-    attention, length = cast("BertLayer", model.bert.encoder.layer[inputs.layer]).attention.self, ids.shape[1]
+    block, length = cast("BertLayer", model.bert.encoder.layer[inputs.layer]), ids.shape[1]
+    attention = block.attention.self
     empty = torch.empty(1, 0, length, length, device=device)  # for a layer without heads
     masked_scores, probabilities = empty, empty
     if attention.heads:
@@ -223,10 +239,13 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     if mask is not None or loaded.config.is_decoder:
         allowed = torch.ones_like(ids) if mask is None else mask
         additive_mask = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(additive_mask)
+    far_keys = attention.outside_window(length, length)
+    if far_keys is not None:
+        additive_mask = additive_mask.masked_fill(far_keys[0, 0], -torch.inf)
     if attention.heads and (additive_mask.any() or attention.knockouts):
-        # Attention runs once more without mask and knockouts, as subtracting their -10000 would lose most digits.
+        # Attention runs once more without mask, window and knockouts: subtracting -10000 would lose most digits.
         unmasked_attention = copy.copy(attention)
-        unmasked_attention.knockouts = ()
+        unmasked_attention.knockouts, unmasked_attention.window = (), None
         with torch.no_grad(), record([inputs.layer]), ModuleTracer(model) as unmasked_tracer:
             unmasked_attention(modules[layer + "attention.self.query"][_INPUT])
         (scores,) = unmasked_tracer.scores.values()  # of the only layer, whose number does not matter here
@@ -237,18 +256,19 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
             values[name] = modules[module][side][0]
     if "embeddings.output" not in values:  # without a projection, the output is that of the layer norm
         values["embeddings.output"] = values.pop("embeddings.normed")
-    for name in ("query", "key", "value"):
-        traced_module = modules.get(f"{layer}attention.self.{name}")
-        values[layer + name] = (
-            torch.empty(length, 0, device=device) if traced_module is None else traced_module[_OUTPUT][0]
-        )
+    traced = _modules_of_layer(block, modules)
+    if not attention.heads:
+        no_vectors = torch.empty(1, length, 0, device=device)
+        traced |= {f"attention.self.{name}": (no_vectors, no_vectors) for name in ("query", "key", "value")}
+    values |= _layer_values(layer, _ATTENTION_INPUTS, traced)
     values |= {layer + "scores": scores[0], layer + "mask": additive_mask}
     values |= {layer + "masked_scores": masked_scores[0], layer + "probabilities": probabilities[0]}
-    for name, (module, side) in _LAYER_VALUES.items():
-        values[layer + name] = modules[layer + module][side][0]
-    for name in ("query", "key", "value", "context"):  # (seq, heads * head size) -> (head, seq, head size)
-        parts = values[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
-        values[layer + name] = parts.transpose(0, 1)
+    values |= _layer_values(layer, _LAYER_VALUES, traced)
+    for name in _SPLIT_BY_HEAD:  # (seq, heads * head size) -> (head, seq, head size)
+        if layer + name in values:
+            parts = values[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
+            values[layer + name] = parts.transpose(0, 1)
+    values.setdefault(layer + "output", outputs.hidden_states[inputs.layer + 1][0])
     values["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
     if inputs.has_pooler:
         values["pooler_dense"], values["pooler"] = modules["pooler.dense"][_OUTPUT][0], outputs.pooler_output[0]
@@ -260,6 +280,39 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     if "detector" in inputs.heads:
         answers |= _tokens_by_torch(loaded, outputs.last_hidden_state[0])
     return _to_arrays(values) | answers
+
+
+def _layer_values(
+    layer: str, places: Mapping[str, tuple[str, int]], traced: Mapping[str, tuple[Tensor, Tensor]]
+) -> dict[str, Tensor]:
+    """Return the values of a layer at the given places, without the batch axis, as far as the layer has them."""
+    return {layer + name: traced[place][side][0] for name, (place, side) in places.items() if place in traced}
+
+
+def _modules_of_layer(
+    block: BertLayer, modules: Mapping[str, tuple[Tensor, Tensor]]
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the input and the output of each module of a layer by its name within the layer.
+
+    modules: of the whole model, as traced. The rotations and the activation of a gated network are added to them, as
+    modules without weights are not traced, and so is the sum after attention, which either of two norms receives.
+    """
+    prefix, attention, intermediate = f"layer.{block.layer_num}.", block.attention.self, block.intermediate
+    traced = {name.removeprefix(prefix): pair for name, pair in modules.items() if name.startswith(prefix)}
+    norms = ("attention.output.LayerNorm", "intermediate.input_norm")
+    traced["attention_sum"] = next(traced[norm] for norm in norms if norm in traced)
+    functions = {
+        "attention.self.query_rotation": ("attention.self.query", attention.query_rotation),
+        "attention.self.key_rotation": ("attention.self.key", attention.key_rotation),
+        "intermediate.intermediate_act_fn": (
+            "intermediate.dense",
+            None if intermediate.gate is None else intermediate.intermediate_act_fn,
+        ),
+    }
+    for name, (source, function) in functions.items():
+        if function is not None and source in traced:
+            traced[name] = (traced[source][_OUTPUT], function(traced[source][_OUTPUT]))
+    return traced
 
 
 def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]:
@@ -302,11 +355,11 @@ def _with_pruned_as_nan(values: dict[str, np.ndarray], layer: int, config: BertC
     heads, neurons = config.heads_of(layer), config.neurons_of(layer)
     filled, prefix = dict(values), f"layer.{layer}."
     if len(heads) < config.num_attention_heads:
-        for name in HEAD_VALUES:
-            filled[prefix + name] = fill_pruned_with_nan(values[prefix + name], heads, config.num_attention_heads)
+        for name in filled.keys() & {prefix + name for name in HEAD_VALUES}:
+            filled[name] = fill_pruned_with_nan(values[name], heads, config.num_attention_heads)
     if len(neurons) < config.intermediate_size:
-        for name in NEURON_VALUES:  # neurons are the last axis
-            filled[prefix + name] = fill_pruned_with_nan(values[prefix + name].T, neurons, config.intermediate_size).T
+        for name in filled.keys() & {prefix + name for name in NEURON_VALUES}:  # neurons are the last axis
+            filled[name] = fill_pruned_with_nan(values[name].T, neurons, config.intermediate_size).T
     return filled
 
 

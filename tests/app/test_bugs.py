@@ -33,7 +33,7 @@ ARGUMENTS = {
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"],
     "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],
     "patch": [PRIVATE, PRIVATE, "--word", "her"], "find-heads": [PRIVATE, "--from", "1", "--to", "2"],
-    "neurons": ["FILE", "--out", "OUT.csv"],
+    "neurons": ["FILE", "--out", "OUT.csv"], "direct": [PRIVATE, "--word", "her"],
     "profile": ["OUT", "--out", "OUT.json"], "dossier": ["OUT", "--out", "OUT.json"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
     "explain": ["FILE", "--out", "OUT.csv"], "similarity": [PRIVATE, PRIVATE],

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -24,9 +23,7 @@ from bert_core.recording import record
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import decompx
-from bert_core.run.direct import component_scores, direct_logits, direct_scores, residual_components
 from bert_core.run.lens import layer_states, logit_lens
-from bert_core.run.stack import trace_text
 from bert_core.run.vectors import head_vectors
 from tests.families import save_family, save_tokenizer
 from tests.near import assert_near
@@ -303,55 +300,6 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def encoding(loaded: bert_core.LoadedModel) -> bert_core.Encoding:
     return loaded.tokenizer.encode("The old man [MASK] along the river with his dog.")
-
-
-def test_direct_contributions_add_up_to_the_final_norm_and_to_the_logit(
-    loaded: bert_core.LoadedModel, encoding: bert_core.Encoding
-) -> None:
-    """The components are the states before the final norm; their contributions are the logit, also with gates."""
-    (position,) = encoding.mask_positions
-    gates = np.ones((3, 4), np.float32)
-    gates[1, 2] = 0.5
-    for head_mask in (None, gates):
-        traces = list(trace_text(loaded, encoding, head_mask))
-        with torch.no_grad():
-            total = residual_components(traces, range(len(encoding))).sum(0)
-        last = traces[-1]
-        assert_near(total, last.after_attention + last.feed_forward_update)
-        assert_near(loaded.model.bert.encoder.final_norm(total), last.output_states)
-        for target in (Target("mlm", position, 30), Target("mlm", position, 30, against=40)):
-            found = direct_logits(loaded, encoding, target, head_mask=head_mask)
-            logits = loaded.model.cls.predictions(last.output_states)[position]
-            expected = logits[30] - (logits[40] if target.against is not None else 0)
-            assert_near(found.logit, expected, of=float(logits.abs().max()))
-            assert abs(found.gap) < 1e-5 * max(abs(found.heads).max(), abs(found.feed_forward).max(), abs(found.logit))
-            assert np.isfinite(found.heads).all() and abs(found.heads).min() > 0
-    smaller = bert_core.pruned(loaded, [(1, 2)])
-    found = direct_logits(smaller, encoding, Target("mlm", position, 30))
-    assert np.isnan(found.heads[1, 2]) and abs(found.gap) < 1e-4
-
-
-@pytest.mark.parametrize("side", ["query", "key"])
-def test_contributions_to_the_scores_of_a_head_add_up(
-    side: str, loaded: bert_core.LoadedModel, encoding: bert_core.Encoding
-) -> None:
-    """All components together give the scores of its rotated queries and keys, and one head its own part."""
-    vectors = head_vectors(loaded, encoding, 2, 1)
-    parts = component_scores(loaded, encoding, (2, 1), side=side)
-    assert parts.shape == (1 + 8 + 2 + 1, len(encoding), len(encoding))
-    assert_near(parts.sum(0), vectors.queries @ vectors.keys.T / vectors.divisor)
-    assert np.array_equal(direct_scores(loaded, encoding, (1, 3), (2, 1), side=side), parts[1 + 7])
-    with pytest.raises(Refused, match="before 1"):
-        direct_scores(loaded, encoding, (1, 3), (1, 1))
-
-
-def test_direct_contributions_are_refused_for_a_post_norm_model() -> None:
-    mini = bert_core.load("headlight-mini")
-    text = mini.tokenizer.encode("She opened the [MASK] and walked in.")
-    with pytest.raises(Refused, match="no sum of contributions"):
-        direct_logits(mini, text, Target("mlm", text.mask_positions[0], 30))
-    with pytest.raises(Refused, match="no sum of contributions"):
-        direct_scores(mini, text, (0, 1), (1, 1))
 
 
 def test_the_vectors_of_a_head_give_its_map(loaded: bert_core.LoadedModel, encoding: bert_core.Encoding) -> None:

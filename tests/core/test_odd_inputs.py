@@ -41,6 +41,7 @@ from bert_core import (
 )
 from bert_core.analysis.roles import THRESHOLDS
 from tests.core.test_refused import ODD
+from tests.families import save_family
 from tests.near import assert_near
 from tests.selection import mark_cases
 
@@ -95,6 +96,15 @@ class Asked:
         """The model with a head that scores answers to choose from."""
         head = bert_core.BertForMultipleChoice(self.config, self.loaded.model.bert)
         return replace(self.loaded, task_models={"chooser": head})
+
+    @cached_property
+    def pre_norm(self) -> tuple[LoadedModel, Encoding, Target]:
+        """A model with layer norms before its parts, a text of it, and a word at its mask."""
+        folder = self.text.with_name("pre_norm")
+        save_family("modernbert", folder)
+        loaded = bert_core.load(folder, device="cpu")
+        encoding = loaded.tokenizer.encode("the [MASK] sat on a mat.")
+        return loaded, encoding, Target("mlm", encoding.mask_positions[0], 30)
 
     @property
     def scores(self) -> np.ndarray:
@@ -396,6 +406,24 @@ DOORS: dict[str, Door] = {
     "MeanOf": lambda a, v: bert_core.MeanOf(v),
     "word_partners": lambda a, v: bert_core.word_partners(v, a.encoding),
     "patch batch": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
+    "direct_logit": lambda a, v: bert_core.direct_logit(v, *a.pre_norm[1:]),
+    "direct_logit text": lambda a, v: bert_core.direct_logit(a.pre_norm[0], v, a.pre_norm[2]),
+    "direct_logit target": lambda a, v: bert_core.direct_logit(*a.pre_norm[:2], v),
+    "direct_logit head_mask": lambda a, v: bert_core.direct_logit(*a.pre_norm, head_mask=v),
+    "direct_score": lambda a, v: bert_core.direct_score(v, a.pre_norm[1], (1, 0), 0, 0),
+    "direct_score text": lambda a, v: bert_core.direct_score(a.pre_norm[0], v, (1, 0), 0, 0),
+    "direct_score receiver": lambda a, v: bert_core.direct_score(*a.pre_norm[:2], v, 0, 0),
+    "direct_score query": lambda a, v: bert_core.direct_score(*a.pre_norm[:2], (1, 0), v, 0),
+    "direct_score key": lambda a, v: bert_core.direct_score(*a.pre_norm[:2], (1, 0), 0, v),
+    "direct_score side": lambda a, v: bert_core.direct_score(*a.pre_norm[:2], (1, 0), 0, 0, side=v),
+    "direct_score head_mask": lambda a, v: bert_core.direct_score(*a.pre_norm[:2], (1, 0), 0, 0, head_mask=v),
+    "direct_score_map text": lambda a, v: bert_core.direct_score_map(a.pre_norm[0], v, (0, 0), (1, 0)),
+    "direct_score_map sender": lambda a, v: bert_core.direct_score_map(*a.pre_norm[:2], v, (1, 0)),
+    "direct_score_map receiver": lambda a, v: bert_core.direct_score_map(*a.pre_norm[:2], (0, 0), v),
+    "direct_score_map side": lambda a, v: bert_core.direct_score_map(*a.pre_norm[:2], (0, 0), (1, 0), side=v),
+    "direct_score_map head_mask": lambda a, v: bert_core.direct_score_map(
+        *a.pre_norm[:2], (0, 0), (1, 0), head_mask=v
+    ),
     "patch_path": lambda a, v: bert_core.patch_path(a.loaded, v, a.encoding, a.target),
     "patch_path text": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, v, a.target),
     "patch_path target": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, v),

@@ -16,6 +16,7 @@ import torch
 import bert_core
 from tests import device_paths
 from tests.emulated_device import unavailable
+from tests.families import save_family
 
 ROOT = Path(__file__).parents[2]
 # How often a path may wait for the device: for one text, for one batch of texts, and for a text by greedy decoding.
@@ -94,8 +95,10 @@ def model_folders(
     tmp_path: Path,
 ) -> Path:
     """The file that names the checkpoint folders."""
+    save_family("modernbert", tmp_path / "pre_norm")
     folders = {
         "tiny": tiny_model_folder,
+        "pre_norm": tmp_path / "pre_norm",
         "classifier": tiny_classifier_folder,
         "tagger": tiny_tagger_folder,
         "reader": tiny_reader_folder,

@@ -269,12 +269,13 @@ def test_a_trace_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | N
         attention = layer.attention
         if attention.self.heads:
             assert_near(own.probs, maps)
-            assert_near(own.query, attention.self.transpose_for_scores(attention.self.query(own.input_states)))
+            assert_near(own.query, attention.self.queries(layer.attention_input(own.input_states)))
             assert_near(own.gated_probs @ own.value, own.context)
+            bias = 0.0 if attention.output.dense.bias is None else attention.output.dense.bias
             # What all heads write, with the bias, is what attention adds.
             written = torch.einsum("bhqk,bhkd->bqd", own.gated_probs, own.head_outputs)
-            assert_near(written + attention.output.dense.bias, own.attention_update)
-            assert_near(attention.head_outputs(own.context).sum(1) + attention.output.dense.bias, own.attention_update)
+            assert_near(written + bias, own.attention_update)
+            assert_near(attention.head_outputs(own.context).sum(1) + bias, own.attention_update)
         assert_near(own.attention_sum, own.input_states + own.attention_update)
         assert_near(attention.output.LayerNorm(own.attention_sum), own.after_attention)
         assert_near(layer.output.dense(own.neurons), own.feed_forward_update)

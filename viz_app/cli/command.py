@@ -25,6 +25,7 @@ from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     aliases,
     compare,
+    direct,
     draw,
     explain,
     find_heads,
@@ -67,6 +68,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "find-heads": (find_heads.find_heads, 'headlight find-heads "She opened the door." --from door --to opened'),
     },
     "Explain": {
+        "direct": (direct.direct, 'headlight direct "She opened the [MASK]." --word door --model my-modernbert'),
         "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
         "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),

@@ -3,3 +3,4 @@
 PICTURES = ("png", "svg", "pdf")
 FILE_KINDS = (*PICTURES, "html", "npz", "csv", "py")
 EFFECT_KINDS = ("csv", "npz", "json")  # of patches
+DIRECT_KINDS = (*EFFECT_KINDS, *PICTURES)  # of direct contributions

@@ -199,7 +199,15 @@ class Encoding:
     @validate_arguments
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Return the positions of the tokens of a word. word: its number, as in `words`."""
-        return tuple(i for i, w in enumerate(self.words) if w == word)
+        return self._positions_by_word.get(word, ())
+
+    @cached_property
+    def _positions_by_word(self) -> Mapping[int | None, tuple[int, ...]]:
+        """Positions of the tokens of each word, and of the added special tokens by None."""
+        positions: dict[int | None, list[int]] = {}
+        for position, word in enumerate(self.words):
+            positions.setdefault(word, []).append(position)
+        return {word: tuple(places) for word, places in positions.items()}
 
     @validate_arguments
     def word_text(self, word: int) -> str:

@@ -75,7 +75,8 @@ class ShownMaps:
         bool. off: (layer, head) of each head that is switched off. notes: on the rows, in words. combined_name: name of
         the combination of several heads; values are then (1, 1, query, key). edits: of the model during the run, in
         words; also among the notes. windows: of each layer of the values, as in `ModelRun`; empty without local layers.
-        possible: (layer, query, key) bool, pairs within the window of their layer; None: all of them.
+        possible: (layer, query, key) bool, pairs within the window of their layer; None: all of them. layers: numbers
+        of the layers of the values; None for all of a model.
     """
 
     values: np.ndarray
@@ -89,6 +90,7 @@ class ShownMaps:
     edits: tuple[str, ...] = ()
     windows: tuple[int | None, ...] = ()
     possible: np.ndarray | None = None
+    layers: tuple[int, ...] | None = None
 
     @property
     def signed(self) -> bool:
@@ -212,7 +214,8 @@ class MapView:
     layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. mode: "curves", or
         the first of the heads as a "matrix". kept_share: share of each row that the drawn curves add up to, above 0
         to 1. combination: of several heads to one map, drawn instead of them. side, positions: of the selected tokens,
-        whose curves alone are drawn, all of them; none selects all tokens.
+        whose curves alone are drawn, all of them; none selects all tokens. token_range: of the maps, as in `ModelRun`;
+        words that it cuts are left out.
     Raises Refused for another mode or share, or heads that are no tuple.
     """
 
@@ -228,6 +231,7 @@ class MapView:
     combination: Combination | None = None
     side: Literal["query", "key"] = "query"
     positions: tuple[int, ...] = ()
+    token_range: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.heads, (int, str)):
@@ -265,11 +269,13 @@ class MapView:
             )
 
     def maps(self, run: ModelRun) -> ShownMaps:
-        """Return the maps of a run that this view selects, or their combination.
+        """Return the maps of a run that this view selects, or their combination, of the range of tokens of the run.
 
         Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
         the text does not have, and as `Combination.combine`.
         """
+        if run.token_range != self.token_range:
+            return replace(self, token_range=run.token_range).maps(run)
         check_heads(run.existing_heads, self.layer, self.heads)
         values, combined, existing_heads = run.select_map(self.quantity), None, run.existing_heads
         windows = run.windows
@@ -288,6 +294,7 @@ class MapView:
             edits=notes_of(run.edits, run.encoding),
             windows=windows,
             possible=self.possible(windows, run.encoding),
+            layers=run.layers if combined is None else None,
         )
 
     def possible(self, windows: Sequence[int | None], encoding: Encoding) -> np.ndarray | None:
@@ -296,12 +303,13 @@ class MapView:
         windows: of each layer, as in `ModelRun`. Between words, one pair of their pieces must be. None: all of them.
         Raises Refused as `transform`.
         """
-        possible = possible_keys(windows, len(encoding))
+        start, stop = self.token_range or (0, len(encoding))
+        possible = possible_keys(windows, stop - start)
         if possible is None:
             return None
         units, queries, keys = self._places(encoding)
         if self.words:
-            possible = map_between_words(possible.astype(np.float32), units, "product") > 0
+            possible = map_between_words(possible.astype(np.float32), self._rows(units), "product") > 0
         part = select_part(possible, queries, keys)
         return None if part.all() else part
 
@@ -311,7 +319,9 @@ class MapView:
         Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
-        part = select_part(map_between_words(maps, units, self.quantity) if self.words else maps, queries, keys)
+        if self.words:
+            maps = map_between_words(maps, self._rows(units), self.quantity)
+        part = select_part(maps, queries, keys)
         return renormalise_rows(part) if self.renormalise and self.partial(encoding) else part
 
     def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -324,16 +334,26 @@ class MapView:
     def partial(self, encoding: Encoding) -> bool:
         """Return whether rows of attention lack the attention to tokens that are left out."""
         units, queries, keys = self._places(encoding)
-        return self.quantity == "attention" and len(queries) * len(keys) < len(units) ** 2
+        is_part = self.token_range is not None or len(queries) * len(keys) < len(units) ** 2
+        return self.quantity == "attention" and is_part
 
     def notes(self, encoding: Encoding) -> tuple[str, ...]:
         """Return notes on the rows: if tokens are left out, whether the rows were renormalised."""
         rescaling = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
         return (f"rows {rescaling}",) if self.partial(encoding) else ()
 
+    def _rows(self, units: Sequence[tuple[int, ...]]) -> list[list[int]]:
+        """Return the rows of the maps that the pieces of each unit have."""
+        start = 0 if self.token_range is None else self.token_range[0]
+        return [[position - start for position in unit] for unit in units]
+
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
         """Return the pieces of each unit (word or piece), and the indices of the units that are queries and keys."""
+        units: Sequence[tuple[int, ...]]
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
+        if self.token_range is not None:
+            start, stop = self.token_range
+            units = [unit for unit in units if start <= unit[0] and unit[-1] < stop]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
             reason = f"the part {self.part!r} is empty: there is no second sentence"
@@ -450,7 +470,9 @@ def curve_limit(values: np.ndarray, quantity: str) -> float:
 
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     """Return the existing heads of a run that are switched off, (layer, head) each."""
-    return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.existing_heads))
+    numbers = range(len(run.head_mask)) if run.layers is None else run.layers
+    off = (run.head_mask[list(numbers)] == 0) & run.existing_heads
+    return tuple((numbers[layer], int(head)) for layer, head in np.argwhere(off).tolist())
 
 
 def renormalised_attention(run: ModelRun) -> np.ndarray:

@@ -17,7 +17,7 @@ from viz_app.texts import PageTexts
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
 text pair masked words model target contrast off cut scaled put put_from head other_heads tokens kept_share edge instead
-reference lecture lang
+reference lecture lang token_range
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
 method measure
@@ -48,7 +48,7 @@ DEFAULTS = {
     "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "layers_view": "words", "alike": "state",
     "lens": "logit",
     "rank_by": "probability", "projection": "axes", "cell": None, "depth": None,
-    "query_position": None, "common_word": "bank",
+    "query_position": None, "token_range": None, "common_word": "bank",
     "sentences": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
@@ -71,7 +71,7 @@ DEFAULTS = {
 STEPS = """
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
-firing
+firing token_range
 """
 
 

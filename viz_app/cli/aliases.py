@@ -169,11 +169,10 @@ def _print_head(
     advice: end of the message about a model without the head. values: returns what is printed as JSON; None for lines.
     Raises Refused if the model does not have the head trained.
     """
-    import bert_core
     from bert_core.task_heads import TASK_HEADS
 
     loaded.require_head(name, advice)
-    run = bert_core.capture(shared.with_cuts(loaded, cut), shared.encode(loaded, text, pair), top_k=1)
+    run = shared.capture_predictions(shared.with_cuts(loaded, cut), shared.encode(loaded, text, pair), 1)
     if values is not None:
         typer.echo(json_line(values(run, top_k)))
     else:

@@ -30,6 +30,18 @@ def attention(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     layer: Annotated[int | None, option("Layer, numbered from 0.", group="Heads", min=0)] = None,
     head: Annotated[list[int] | None, option("Head of the layer; may be repeated.", group="Heads", min=0)] = None,
+    layers: Annotated[
+        str,
+        option("Keep the maps of some layers, such as 0,5; for .npz and .csv.", group="Heads", metavar="LIST"),
+    ] = "",
+    token_range: Annotated[
+        str,
+        option(
+            "Keep the maps of some tokens, such as 100-199; the whole text is read.",
+            group="Values",
+            metavar="FIRST-LAST",
+        ),
+    ] = "",
     mode: Annotated[Literal["curves", "matrix"], option("Drawing of the heads.", group="Drawing")] = "curves",
     show: Annotated[
         Literal["attention", "gradient", "product", "norm", "brought"],
@@ -129,6 +141,10 @@ def attention(
         raise Refused("a matrix shows one head: give --layer and one --head, or --combine")
     if bertviz is not None and kind != "html":
         raise Refused(f"BertViz writes .html and no .{kind}")
+    if layers and (layer is not None or combination is not None or is_compared or kind not in ("npz", "csv")):
+        raise Refused("--layers is for .npz and .csv, without --layer, --combine and a comparison")
+    if token_range and (is_compared or neuron is not None or terms or bertviz == "neuron"):
+        raise Refused("--token-range is for maps: leave out comparisons and the views of scores")
     import numpy as np
 
     import bert_core
@@ -144,7 +160,14 @@ def attention(
     quantity = "brought" if show == "norm" else show
     if quantity not in UNSIGNED or target is not None or by_importance:
         model_target, encoding = _target(loaded, encoding, target)
-    run = bert_core.capture(loaded, encoding, target=model_target, norms=quantity == "brought")
+    map_range = _token_range(token_range, len(encoding)) if token_range else None
+    map_layers = shared.parse_numbers(layers, "--layers", "layers", "0,5") if layers else None
+    if map_range is None:
+        share = 1.0 if map_layers is None else len(map_layers) / loaded.config.num_hidden_layers
+        shared.check_maps(loaded, encoding, share, gradients=model_target is not None)
+    run = bert_core.capture(
+        loaded, encoding, target=model_target, norms=quantity == "brought", layers=map_layers, token_range=map_range
+    )
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.existing_heads[layer])[0])
@@ -171,15 +194,23 @@ def attention(
                 content = file_of(files, kind)
         else:
             vectors = bert_core.all_head_vectors(loaded, encoding) if bertviz == "neuron" else ()
-            layers = [view.layer] if view.heads else None
+            page_layers = [view.layer] if view.heads else None
             try:
-                content = bertviz_page(view.maps(run), bertviz, layers, vectors).encode()
+                content = bertviz_page(view.maps(run), bertviz, page_layers, vectors).encode()
             except ModuleNotFoundError as error:
                 raise Refused(str(error)) from error
     for warning in caught:
         if warning.category is UserWarning:
             shared.note(str(warning.message))
     shared.write_file(out, content)
+
+
+def _token_range(text: str, tokens: int) -> tuple[int, int]:
+    """Return the first position of `100-199` and the one after the last. Raises Refused for any other form."""
+    first, _, last = text.partition("-")
+    if not (first.strip().isdecimal() and last.strip().isdecimal() and int(first) <= int(last) < tokens):
+        raise Refused(f"--token-range is {text!r}: write the first and the last position, as in 0-{tokens - 1}")
+    return int(first), int(last) + 1
 
 
 def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: str, *, norms: bool) -> ModelRun:
@@ -223,13 +254,13 @@ def _target(loaded: LoadedModel, encoding: Encoding, text: str | None) -> TextTa
     text: the target as --target gives it; None for the first target that a task head suggests.
     Raises Refused for an invalid target, and if no head suggests one.
     """
-    import bert_core
     from bert_core.run.target_grammar import TextTarget, parse_target, target_forms
     from bert_core.task_heads import trained_heads
 
     if text is not None:
         return parse_target(loaded, encoding, text, label="--target")
-    if (target := shared.suggested_target(loaded, bert_core.capture(loaded, encoding, top_k=1), encoding)) is not None:
+    run = shared.capture_predictions(loaded, encoding, 1)
+    if (target := shared.suggested_target(loaded, run, encoding)) is not None:
         return TextTarget(target, encoding)
     advice = [*shared.additions(encoding, trained_heads(loaded)), f"give --target {', '.join(target_forms(loaded))}"]
     raise Refused(f"a gradient needs something to explain: {' or '.join(advice)}")

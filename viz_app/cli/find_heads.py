@@ -70,6 +70,7 @@ def find_heads(
         if target_encoding is not encoding:  # one text of a pair, encoded alone
             original, encoding = bert_core.read_sentence(loaded, target_encoding.text), target_encoding
     positions = shared.parse_token(encoding, query, "--from"), shared.parse_token(encoding, key, "--to")
+    shared.check_maps(loaded, encoding)
     run = bert_core.capture(loaded, encoding, top_k=1)
     if target is None:
         model_target = shared.suggested_target(loaded, run, original)

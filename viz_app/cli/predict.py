@@ -95,13 +95,12 @@ def _predict_text(
 
     Raises Refused if all of them, or one of those that are named, predict nothing.
     """
-    import bert_core
     from bert_core.task_heads import TASK_HEADS
 
     encoding = shared.encode(loaded, text, pair)
     heads = _trained_heads(loaded, names)
     lacks_word_head = bool(encoding.mask_positions) and not names and not loaded.has_head("words")
-    run = bert_core.capture(shared.with_cuts(loaded, cut), encoding, top_k=top_k)
+    run = shared.capture_predictions(shared.with_cuts(loaded, cut), encoding, top_k)
     readouts = {head.name: head.readouts(loaded, run, top_k) for head in heads}
     silent = [name for name, head_readouts in readouts.items() if not head_readouts]
     if lacks_word_head and len(silent) == len(heads):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.tokenizer import Encoding
 
 SECONDS_BETWEEN_LINES = 5.0
+LONG_TEXT = 512  # tokens; of a longer text, maps that are not asked for are not computed
 QUESTION_OF_OPTION = {"--label": "class", "--answer": "word", "--word": "word", "--guess": "word", "--follows": "next"}
 TARGET_FORMS = ", ".join(
     filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
@@ -179,6 +180,26 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
             f"{loaded.name} does not know these characters and cannot tell them apart"
         )
     return encoding
+
+
+def check_maps(loaded: LoadedModel, encoding: Encoding, layers: float = 1.0, *, gradients: bool = False) -> None:
+    """Raise Refused if the memory has no room for the maps between all tokens of a text.
+
+    layers: share of the layers whose maps are kept. gradients: whether those of a target are kept too.
+    """
+    from bert_core.run.memory import capture_bytes, check_memory
+
+    tokens = len(encoding)
+    needed_bytes = int(layers * capture_bytes(loaded, tokens, gradients=gradients))
+    check_memory(loaded, "attention between all tokens", tokens, needed_bytes, "headlight attention --token-range")
+
+
+def capture_predictions(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
+    """Return the run of a text for its predictions, as `bert_core.capture`; that of a long text has nearly no maps."""
+    import bert_core
+
+    token_range = (0, 1) if len(encoding) > LONG_TEXT else None
+    return bert_core.capture(loaded, encoding, top_k=top_k, token_range=token_range)
 
 
 def mark_unknown_as_reported() -> None:

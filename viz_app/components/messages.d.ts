@@ -203,6 +203,7 @@ export interface StripMessage {
   disabled: boolean;
   label: string;
   appear: string;
+  start: number;
 }
 
 export interface AddressMessage {

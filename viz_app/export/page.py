@@ -294,7 +294,12 @@ def _text_lines(encoding: Encoding, label: str = "") -> list[tuple[str, list[str
 
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
-    """Return the title of each head with its figures and role, and the orders by each figure and by role."""
+    """Return the title of each head with its figures and role, and the orders by each figure and by role.
+
+    The maps of a range of tokens have neither: the titles are names, and there is no order.
+    """
+    if run.token_range is not None:
+        return [[f"L{layer} H{head}" for head in range(len(row))] for layer, row in enumerate(run.head_mask)], {}
     attention, substitute = renormalised_attention(run), run.encoding.special_tokens.substitute_in
     figures = role_figures(attention, run.encoding, windows=run.windows)
     roles = roles_of_heads(role_scores(attention, run.encoding, windows=run.windows))
@@ -311,6 +316,8 @@ def _summary(run: ModelRun, maps: ShownMaps, view: MapView) -> str:
     layers, heads = maps.values.shape[:2]
     unit = "words" if view.words else "pieces"
     parts = [f"{maps.unit.capitalize()} of {layers} layers × {heads} heads, between {len(maps.keys)} {unit}"]
+    if run.token_range is not None:
+        parts.append(f"tokens {run.token_range[0]} to {run.token_range[1] - 1} of {len(run.encoding)}")
     if view.part != "all":
         parts.append(f"from {view.part}")
     if view.hide_special:

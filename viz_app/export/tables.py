@@ -42,7 +42,8 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
 
     Columns: layer, head, query_position, query, key_position, key, and the quantity, in full precision. For a map of
     several heads, `heads` describes it in place of layer and head. If the model was edited, `edits` describes the edits
-    in every line. Raises Refused for a head that does not exist, or more than four million lines.
+    in every line. heads: with the index of the layer in the values.
+    Raises Refused for a head that does not exist, or more than four million lines.
     """
     layers, count = maps.values.shape[:2]
     selected = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
@@ -55,6 +56,7 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
     if heads is not None:
         for layer, head in selected:
             maps.check(layer, [head])
+    numbers = range(layers) if maps.layers is None else maps.layers
     queries = [(token.position, safe_cell(token.text)) for token in maps.queries]
     keys = [(token.position, safe_cell(token.text)) for token in maps.keys]
     edits = [safe_cell("; ".join(maps.edits))] if maps.edits else []
@@ -70,7 +72,7 @@ def maps_csv(maps: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) ->
             *["edits"] * len(edits),
         ],
         (
-            [*([maps.combined_name] if maps.combined_name else [layer, head]), *query, *key, value, *edits]
+            [*([maps.combined_name] if maps.combined_name else [numbers[layer], head]), *query, *key, value, *edits]
             for layer, head in selected
             for query, row in zip(queries, maps.values[layer, head], strict=True)
             for key, value in zip(keys, row, strict=True)
@@ -83,14 +85,17 @@ def maps_npz(maps: ShownMaps) -> bytes:
 
     Arrays: attention, gradient, product or norm (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (number of heads that are off, 2). A map of several heads has shape (query, key), and `heads`
-    describes it. `edits` describes the edits of the model, if there are any. With local layers, `windows` has for each
-    layer the largest distance between a query and a key, or -1 for any distance.
+    describes it. `layers` has the numbers of the layers if there are only some, and `edits` describes the edits of the
+    model, if there are any. With local layers, `windows` has for each layer of the maps the largest distance between a
+    query and a key, or -1 for any distance.
     """
     arrays = {
         COLUMNS.get(maps.quantity, maps.quantity): maps.values[0, 0] if maps.combined_name else maps.values,
         "query_positions": np.array([token.position for token in maps.queries]),
         "key_positions": np.array([token.position for token in maps.keys]),
     }
+    if maps.layers is not None:
+        arrays["layers"] = np.array(maps.layers)
     texts = {"queries": [token.text for token in maps.queries], "keys": [token.text for token in maps.keys]}
     if maps.edits:
         texts["edits"] = list(maps.edits)

@@ -184,7 +184,7 @@ def _packing_work(files: Files, key: Hashable, memory: int) -> Work[bytes]:
 
 def _run_key(run: ModelRun) -> tuple[Hashable, ...]:
     """Return all that a run was computed from, except the model; equal for equal runs."""
-    return run.encoding, run.target, run.head_mask.tobytes(), run.edits
+    return run.encoding, run.target, run.head_mask.tobytes(), run.edits, run.token_range
 
 
 def file_button(
@@ -337,7 +337,8 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
     if view.quantity != "attention":
         st.caption("BertViz draws attention only, not gradients, products or lengths.")
         return
-    layers, heads, tokens = get_run().attention.shape[:3]
+    run = get_run()
+    layers, heads, tokens = run.attention.shape[:3]
     whole = replace(view, part="all", combination=None)
     kinds: tuple[BertVizView, ...] = ("head", "model")
     for column, kind in zip(st.columns(2, vertical_alignment="bottom"), kinds, strict=True):
@@ -355,6 +356,8 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
             _export_button(label, page, f"bertviz-{kind}.html", refusal=off)
     off = None
     try:
+        if run.token_range is not None:
+            raise Refused("the neuron view needs the whole text, not a range of its tokens")
         size, _ = estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)
         _check_neuron_view(loaded, size, tokens)
     except Refused as error:

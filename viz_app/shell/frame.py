@@ -29,6 +29,7 @@ from viz_app.shell import (
     models,
     selection,
     target,
+    token_range,
 )
 from viz_app.shell.downloads import page_export
 from viz_app.shell.edits import with_edits
@@ -68,7 +69,7 @@ FRAME_PARAMS = (lecture, language_tag)  # settings, which are not part of a view
 @cache
 def params_of_pages(pages: tuple[Page, ...]) -> Mapping[str, Param[Any]]:
     """Return all parameters of addresses by name: those that all pages share, and those of each page."""
-    modules = (selection, models, target, heads, head_search, edits, change, lesson, classroom)
+    modules = (selection, token_range, models, target, heads, head_search, edits, change, lesson, classroom)
     return merge_params([*(module.PARAMS for module in modules), FRAME_PARAMS, *(page.params for page in pages)])
 
 
@@ -203,10 +204,13 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
     encoding = loaded.tokenizer.mask_words(original, masked)
     off = existing_heads(loaded)
     loaded = with_edits(loaded, encoding, original, masked, off)
-    current = Selection(ModelReference(loaded), encoding, original, None, off)
+    drawn_range = token_range.shown_range(encoding)
+    current = Selection(ModelReference(loaded), encoding, original, None, off, token_range=drawn_range)
     label = TEXTS["tokens.label"]
     with page_place("strip"):
-        token_strip(_chips(current), key="strip", label=label, on_click=toggle_mask)
+        start = current.positions.start
+        token_strip(_chips(current), key="strip", label=label, start=start, on_click=toggle_mask)
+        token_range.draw_range_control(current)
     show_text_notices(current, keep_place=page.switches)
     return with_target(current)
 
@@ -270,11 +274,12 @@ def _receive_pair() -> None:
 
 
 def _chips(current: Selection) -> list[Chip]:
-    """Return the tokens of the text for the token strip."""
+    """Return the tokens of the text, of a long one those of its range, for the token strip."""
     encoding, original, target_token = current.encoding, current.original, target_position(current)
     hidden = special_tokens().substitute_in(TEXTS["tokens.show"])
     chips = []
-    for position, (token, piece) in enumerate(zip(encoding.tokens, original.tokens, strict=True)):
+    for position in current.positions:
+        token, piece = encoding.tokens[position], original.tokens[position]
         masked = token != piece
         title = TEXTS["tokens.title"].format(piece=piece, position=position, number=original.input_ids[position])
         advice = hidden if masked else TEXTS["tokens.mask"]

@@ -43,10 +43,12 @@ def opening_head(selection: Selection) -> Head | None:
     """Return the head that a page opens: the largest product of attention from the mask to another word and effect.
 
     All heads are on for it. Without a masked word, all words count as queries. None for a text without two words.
+    Of a long text, the range of tokens that is drawn counts.
     """
-    encoding = selection.encoding
-    is_word = ~np.array(encoding.special)
-    queries = encoding.mask_positions or tuple(np.flatnonzero(is_word).tolist())
+    encoding, positions = selection.encoding, selection.positions
+    is_word = ~np.array(encoding.special)[positions.start : positions.stop]
+    masks = tuple(position - positions.start for position in encoding.mask_positions if position in positions)
+    queries = masks or tuple(np.flatnonzero(is_word).tolist())
     is_explained = selection.target is not None and len(encoding) <= MAX_RANKED_TOKENS
     run = selection.run(gradients=is_explained, all_heads_on=True)
     return most_relevant_head(run.attention, queries, is_word, run.gate_gradient if is_explained else None)
@@ -55,14 +57,15 @@ def opening_head(selection: Selection) -> Head | None:
 def current_edge(selection: Selection, head: Head) -> Edge:
     """Return the selected query and key, or else the mask and the other word to which a head attends most from it.
 
-    Without a mask, all words count as queries.
+    Without a mask, all words count as queries. Of a long text, the range of tokens that is drawn counts.
     """
-    encoding, selected = selection.encoding, edge.value
-    if selected is not None and max(selected) < len(encoding):
+    encoding, selected, positions = selection.encoding, edge.value, selection.positions
+    if selected is not None and all(position in positions for position in selected):
         return selected
-    words = np.flatnonzero(~np.array(encoding.special)).tolist() or [0]
-    queries = encoding.mask_positions[:1] or words
-    weights = np.nan_to_num(selection.run().attention[head][np.ix_(queries, words)])
+    words = [position for position in positions if not encoding.special[position]] or [positions.start]
+    queries = [position for position in encoding.mask_positions if position in positions][:1] or words
+    rows = np.ix_(np.subtract(queries, positions.start), np.subtract(words, positions.start))
+    weights = np.nan_to_num(selection.run().attention[head][rows])
     weights[np.equal.outer(queries, words)] = -1  # another word
     query, key = np.unravel_index(weights.argmax(), weights.shape)
     return queries[query], words[key]
@@ -70,14 +73,18 @@ def current_edge(selection: Selection, head: Head) -> Edge:
 
 def select_edge(selection: Selection, current: Edge) -> None:
     """Draw the lists in which the query and the key are selected."""
-    tokens = selection.encoding.labels
-    labels = [f"{label} ({place})" if tokens.count(label) > 1 else label for place, label in enumerate(tokens)]
+    positions = selection.positions
+    tokens = selection.encoding.labels[positions.start : positions.stop]
+    labels = {
+        place: f"{label} ({place})" if tokens.count(label) > 1 else label
+        for place, label in zip(positions, tokens, strict=True)
+    }
     for end, (place, name) in enumerate(zip(st.columns(2, gap="small"), (TEXTS["from"], TEXTS["to"]), strict=True)):
         # A list of its own for each edge and each text: the label of a list that the browser still shows after a click
         # on a token must not undo the click, and must be an option.
-        key = f"edge_{end}_{write_pair(current)}_{crc32(repr(labels).encode())}"
-        options: dict[str, Any] = {"index": current[end], "format_func": labels.__getitem__}
-        place.selectbox(name, range(len(labels)), key=key, on_change=_take_list, args=(end, key, current), **options)
+        key = f"edge_{end}_{write_pair(current)}_{crc32(repr([*labels.values()]).encode())}"
+        options: dict[str, Any] = {"index": current[end] - positions.start, "format_func": labels.__getitem__}
+        place.selectbox(name, positions, key=key, on_change=_take_list, args=(end, key, current), **options)
 
 
 def _take_list(end: int, key: str, current: Edge) -> None:
@@ -110,8 +117,14 @@ def take_tokens(choice: ViewChoice, current: Edge | None) -> None:
 
 def edge_weights(selection: Selection, current: Edge) -> np.ndarray:
     """Return the attention weight of each head from a query to a key, (layer, head); NaN for a pruned head."""
-    weights: np.ndarray = selection.run().attention[:, :, current[0], current[1]]
-    return weights
+    return edge_map(selection, selection.run().attention, current)
+
+
+def edge_map(selection: Selection, maps: np.ndarray, current: Edge) -> np.ndarray:
+    """Return the values (...) of the maps (..., query, key) of a run of the selection from a query to a key."""
+    query, key = (position - selection.positions.start for position in current)
+    values: np.ndarray = maps[..., query, key]
+    return values
 
 
 def possible_layers(selection: Selection, current: Edge) -> np.ndarray | None:

@@ -38,6 +38,8 @@ AUTOMATIC_MASK = "_automatic_mask"  # words that were masked because the text ch
 MAX_WORD_CHARACTERS = 40  # of a word in a sentence
 EXAMPLES = "examples_open"  # whether the list of examples is open
 
+TokenRange = tuple[int, int]  # the first position and the one after the last
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -48,6 +50,7 @@ class Selection:
     target: what gradients explain; None if there is nothing to explain.
     off: the heads that are switched off.
     first_word: number of the first word in the address; not 0 for the second sentence read by itself.
+    token_range: of a long text, the positions of the tokens that are drawn; None for a text that is drawn whole.
     """
 
     model: ModelReference
@@ -56,6 +59,7 @@ class Selection:
     target: Target | None
     off: tuple[Head, ...]
     first_word: int = 0
+    token_range: TokenRange | None = None
 
     @property
     def loaded(self) -> LoadedModel:
@@ -65,7 +69,14 @@ class Selection:
     @property
     def identity(self) -> tuple[Hashable, ...]:
         """The key of results; see `identity_of`."""
-        return (self.loaded.identity, self.encoding, self.original.input_ids, repr(self.target), self.off)
+        return (
+            self.loaded.identity,
+            self.encoding,
+            self.original.input_ids,
+            repr(self.target),
+            self.off,
+            self.token_range,
+        )
 
     def with_model(self, loaded: LoadedModel) -> Selection:
         """Return the same selection with another model."""
@@ -88,6 +99,11 @@ class Selection:
         return unedited(self.loaded)
 
     @property
+    def positions(self) -> range:
+        """The positions of the tokens that are drawn, and that the maps of `run` have."""
+        return range(*(self.token_range or (0, len(self.encoding))))
+
+    @property
     def masked_words(self) -> tuple[int, ...]:
         """The numbers of the words that were masked by a click, in order."""
         pieces = zip(self.encoding.words, self.encoding.tokens, self.original.tokens, strict=True)
@@ -107,7 +123,10 @@ class Selection:
         return f"Masked {unit} “{escape_markdown(piece)}” (position {position})"
 
     def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
-        """Return the record of the text. gradients: of the target, if there is one."""
+        """Return the record of the text, of a long one with the maps of a range of tokens.
+
+        gradients: of the target, if there is one.
+        """
         target = self.target if gradients else None
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
         loaded, length = self.loaded, len(self.encoding)
@@ -120,13 +139,19 @@ class Selection:
                 lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True),
             )
         work = Work(
-            ("run", loaded.identity, self.encoding, target, gates.tobytes()),
+            ("run", loaded.identity, self.encoding, target, gates.tobytes(), self.token_range),
             f"{shown_name(loaded.name)} reads {length} tokens",
             lambda _: capture(
-                loaded, self.encoding, target=target, head_mask=gates, top_k=KEPT_PREDICTIONS, norms=True
+                loaded,
+                self.encoding,
+                target=target,
+                head_mask=gates,
+                top_k=KEPT_PREDICTIONS,
+                norms=True,
+                token_range=self.token_range,
             ),
             batch=batch,
-            memory=capture_bytes(loaded, length, gradients=target is not None),
+            memory=capture_bytes(loaded, length, gradients=target is not None, map_tokens=len(self.positions)),
         )
         return wait_for(work, timed=True)
 
@@ -156,7 +181,7 @@ def open_example_text(example: Example) -> None:
 
 def forget_positions() -> None:
     """Reset what refers to positions of the previous text: the selected tokens, and edits of the model."""
-    st.session_state.update(NO_EDITS, tokens=NO_TOKENS, edge=None)
+    st.session_state.update(NO_EDITS, tokens=NO_TOKENS, edge=None, token_range=None)
 
 
 def is_current_example(example: Example) -> bool:
@@ -168,9 +193,12 @@ def is_current_example(example: Example) -> bool:
 def toggle_mask(click: TokenClick, first_word: int = 0) -> None:
     """Mask the clicked word, or show it again; a mask that the visitor did not choose moves there.
 
-    first_word: see `Selection`.
+    The range of a long text stays if it contains the word. first_word: see `Selection`.
     """
     state, word = st.session_state, first_word + click.word
+    current: Selection = state[SELECTION]
+    is_drawn = any(current.encoding.words[position] == click.word for position in current.positions)
+    state.token_range = current.token_range if is_drawn else None
     automatic = state.pop(AUTOMATIC_MASK, None)
     moves = automatic is not None and state.masked == automatic and word not in automatic
     state.masked = (word,) if moves else tuple(sorted(set(state.masked) ^ {word}))

@@ -22,6 +22,7 @@ from viz_app.shell.model_names import shown_name
 from viz_app.shell.notices import show_no_mask, status_line
 from viz_app.shell.params import Param
 from viz_app.shell.selection import Selection
+from viz_app.shell.token_range import shown_range
 from viz_app.shell.view import page_place
 from viz_app.texts import ENGLISH, PageTexts, page_texts
 
@@ -215,7 +216,10 @@ def _select_side(current: Selection, target: Target) -> Selection:
         encode_pair_text(current.loaded, tokens, current.original, side) for tokens in (pair, current.original)
     )
     words = (word for word, word_side in zip(pair.words, pair.sides, strict=True) if word_side == side)
-    return replace(current, target=target, encoding=encoding, original=original, first_word=next(words, None) or 0)
+    return replace(
+        current, target=target, encoding=encoding, original=original, first_word=next(words, None) or 0,
+        token_range=shown_range(encoding),
+    )  # fmt: skip
 
 
 def _receive_target() -> None:

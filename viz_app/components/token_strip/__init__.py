@@ -59,12 +59,14 @@ def token_strip(
     disabled: bool = False,
     label: str = "Tokens; click a word to mask it or show it again",
     appear: str = "",
+    start: int = 0,
     on_click: Callable[[TokenClick], None] | None = None,
 ) -> TokenClick | None:
     """The chips in reading order; returns the word clicked, in the one run that the click started.
 
     label: what the strip is and what a click does, for those who hear the page.
     appear: the chips come one after another whenever this changes to another text; empty shows them all at once.
+    start: the position of the first chip; when it changes, the strip scrolls to the target or the first hidden word.
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     """
     words = set() if disabled else {chip.word for chip in tokens if chip.word is not None and not chip.special}
@@ -98,6 +100,7 @@ def token_strip(
             "disabled": disabled,
             "label": label,
             "appear": appear,
+            "start": start,
         },
         on_click_change=lambda: deliver(key, receive),
     )

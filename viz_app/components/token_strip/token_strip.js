@@ -29,7 +29,8 @@ export default function tokenStrip({ data, parentElement, setTriggerValue }) {
   }
 
   const focused = /** @type {HTMLElement | null} */ (parentElement.activeElement)?.dataset.word;
-  const first = strip.childElementCount === 0;
+  const first = strip.childElementCount === 0 || Number(strip.dataset.start) !== data.start;
+  strip.dataset.start = String(data.start);
   const scrolled = strip.scrollTop;
   strip.replaceChildren(...build(data, dark));
   strip.scrollTop = first ? placeOfInterest(strip) : scrolled;

@@ -45,7 +45,7 @@ def draw_knockouts(selection: Selection, choice: ViewChoice) -> None:
         names = [f"{token} ({position})" for position, token in enumerate(tokens)]
         for tokens_control in (queries, keys):
             tokens_control(
-                options=range(len(tokens)), placeholder=TEXTS["knockout.every"], format_func=names.__getitem__
+                options=selection.positions, placeholder=TEXTS["knockout.every"], format_func=names.__getitem__
             )
         heads = ", ".join(f"H{head}" for head in choice.heads)
         scopes = {"heads": f"L{choice.layer} {heads}", "layer": f"All heads of L{choice.layer}", "all": "All layers"}

@@ -64,6 +64,7 @@ from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, write_note
 from viz_app.shell.work import cached
 
@@ -86,14 +87,17 @@ def draw(page: View) -> None:
     _draw_controls(page)
     if view.value not in SCORE_VIEWS and show.value not in UNSIGNED and selection.target is None:
         show_missing_target(selection, "A gradient needs something to explain")
+    if view.value in SCORE_VIEWS and show_whole_needed(selection):
+        return
     maps = selected_maps(selection)
     with page.figure():
         _draw_heads(selection, view.value)
     if view.value != "terms" or adds_terms(selection.loaded):
         page.exports.append(partial(_draw_export, selection))
         page.read(*reading(maps))
-    _draw_sink(maps)
-    show_attention_cautions(maps.run)
+    if selection.token_range is None:
+        _draw_sink(maps)
+        show_attention_cautions(maps.run)
     _draw_search_button(maps)
     st.page_link(frame.streamlit_page("why"), label=TEXTS["why"], icon=":material/verified:")
 
@@ -115,8 +119,9 @@ def _draw_controls(page: View) -> None:
                     if combine.value == "weighted" and combined_heads.value == "chosen":
                         _draw_weights()
             sort_names = {name: special_tokens().substitute_in(text) for name, text in SORT_NAMES.items()}
-            head_sort(format_func=sort_names.__getitem__)
-            layer_sort(format_func=sort_names.__getitem__)
+            is_part = page.selection.token_range is not None  # without the figures by which heads are sorted
+            head_sort(format_func=sort_names.__getitem__, disabled=is_part)
+            layer_sort(format_func=sort_names.__getitem__, disabled=is_part)
             if is_score_view:
                 return
             hide()
@@ -199,10 +204,17 @@ def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Draw every head as a thumbnail of at most `size` rows and columns, in the selected order."""
-    existing, (figures, roles), choice = maps.run.existing_heads, _roles(maps), maps.choice
-    sorts = figures.sort_values | {"role": role_ranks(roles)}
+    existing, choice = maps.run.existing_heads, maps.choice
     substitute = maps.selection.encoding.special_tokens.substitute_in
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=existing, windows=maps.run.windows)
+    order = rows = None
+    if maps.selection.token_range is not None:
+        titles = [[f"L{layer} H{head}" for head in range(len(row))] for layer, row in enumerate(existing)]
+    else:
+        figures, roles = _roles(maps)
+        sorts = figures.sort_values | {"role": role_ranks(roles)}
+        titles = head_titles(*figures, roles=describe_roles(roles), existing=existing, windows=maps.run.windows)
+        order = None if head_sort.value == "number" else sort_heads(sorts[head_sort.value])
+        rows = None if layer_sort.value == "number" else sort_layers(sorts[layer_sort.value]).tolist()
     if edge.value is not None:
         select_edge(maps.selection, _edge(maps))
         weights = edge_weights(maps.selection, _edge(maps))
@@ -215,15 +227,12 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
     head_grid(
         layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, mode="select",
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
-        titles=[[substitute(title) for title in row] for row in titles],
-        order=None if head_sort.value == "number" else sort_heads(sorts[head_sort.value]),
-        rows=None if layer_sort.value == "number" else sort_layers(sorts[layer_sort.value]).tolist(),
-        **colours,
+        titles=[[substitute(title) for title in row] for row in titles], order=order, rows=rows, **colours,
     )  # fmt: skip
-    sort_notes = {"number": "", "role": TEXTS["sort_notes.role"]}
     note = TEXTS["grid" if edge.value is None else "grid_edge"]
-    note += sort_notes.get(head_sort.value, TEXTS["sort_notes.figure"])
-    write_note(note + ("" if layer_sort.value == "number" else TEXTS["sort_notes.layers"]))
+    if order is not None:
+        note += TEXTS["sort_notes.role" if head_sort.value == "role" else "sort_notes.figure"]
+    write_note(note + ("" if rows is None else TEXTS["sort_notes.layers"]))
     if edge.value is None:
         label, icon, pair = TEXTS["find_pair"], ":material/search:", _edge(maps)
     else:

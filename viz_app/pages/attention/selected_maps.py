@@ -70,7 +70,8 @@ class SelectedMaps:
     def identity(self) -> tuple[Hashable, ...]:
         """All that the run depends on; `map_view` is an argument of the cached functions that depend on it."""
         selection = self.selection
-        return selection.loaded.identity, selection.encoding, repr(selection.target), selection.head_mask.tobytes()
+        model, target, mask = selection.loaded.identity, repr(selection.target), selection.head_mask.tobytes()
+        return model, selection.encoding, target, mask, selection.token_range
 
     @property
     def quantity(self) -> str:
@@ -130,7 +131,10 @@ class SelectedMaps:
     def thumbnails(self, size: int) -> Thumbnails:
         """Return small maps of all heads between pieces. size: maximum of rows and columns."""
         map_view = self.map_view
-        pieces = MapView(self.quantity, map_view.part, map_view.hide_special, renormalise=self.is_renormalised)
+        pieces = MapView(
+            self.quantity, map_view.part, map_view.hide_special, renormalise=self.is_renormalised,
+            token_range=map_view.token_range,
+        )  # fmt: skip
         return _thumbnails(self, pieces, size)
 
     def all_heads(self) -> AllMaps | None:
@@ -296,6 +300,7 @@ def selected_maps(selection: Selection) -> SelectedMaps:
         renormalise=rescale.value,
         mode="matrix" if view.value == "matrix" else "curves",
         combination=_selected_combination(),
+        token_range=selection.token_range,
     )
     run = selection.run(gradients=quantity not in UNSIGNED)
     return SelectedMaps(selection, run, is_score_view, map_view)

@@ -54,6 +54,7 @@ from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.selection import is_current_example, open_example_text
 from viz_app.shell.swaps import swap_word
 from viz_app.shell.target import answer_name, show_missing_target
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, add_file, chart, write_heading, write_note
 from viz_app.shell.work import confirm, wait_for
 
@@ -67,6 +68,8 @@ MAX_WORDS = 6  # that are drawn of the predictions before and with a patch
 
 def draw(page: View) -> None:
     """Draw the effect of patching each part of the source into the text, and the selected patch in detail."""
+    if show_whole_needed(page.selection):
+        return
     selection = selection_without_patches(page, TEXTS["without_patch"])
     if selection.target is not None and source.value in ("", st.session_state.get(PROPOSED_SOURCE)):
         swapped = swap_word(selection.original, selection.masked_words, SWAPS) or ""

@@ -27,6 +27,7 @@ from viz_app.shell.markdown import escape_markdown, quoted, with_help
 from viz_app.shell.model_names import full_name, models_on_offer
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, write_heading, write_note
 from viz_app.shell.work import cached
 from viz_app.windows import Hatching, hatching, note_of_layer
@@ -102,6 +103,8 @@ def _summarize(before: Selection, after: Selection, quantity: str, size: int) ->
 
 def draw(page: View) -> None:
     """Draw the predictions of both sides, the difference of every head, and the largest changes."""
+    if show_whole_needed(page.selection):
+        return
     _draw_controls(page)
     with page.figure():
         selections = compared_selections(page.selection)

@@ -9,6 +9,7 @@ import streamlit as st
 from bert_core.analysis.heads import heads_agreement
 from bert_core.analysis.spans import best_spans
 from bert_core.records import ModelRun
+from bert_core.refused import Refused
 from bert_core.task_heads import TASK_HEADS, TaskHead
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
@@ -31,7 +32,7 @@ from viz_app.shell.change import (
     word_change,
 )
 from viz_app.shell.heads import head_title, open_head, switch_heads
-from viz_app.shell.markdown import with_help
+from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.view import View, chart, how_to_read, write_heading, write_note
@@ -43,7 +44,7 @@ COLOURS = TEXTS.options("controls.colour.options")
 def draw(page: View) -> None:
     """Draw the heads as switches, coloured by their contribution, and the predictions with and without them."""
     selection = page.selection
-    full_run = selection.run(gradients=selection.target is not None, all_heads_on=True)
+    full_run = _full_run(selection)
     run = selection.run()
     estimated = full_run.gate_gradient  # minus the estimated change of the target without the head
     _draw_controls(page, full_run)
@@ -59,6 +60,17 @@ def draw(page: View) -> None:
     downloads.heads(full_run, selection.off, estimated, measured)
     if measured is not None and estimated is not None:
         _draw_agreement(estimated, measured)
+
+
+def _full_run(selection: Selection) -> ModelRun:
+    """Return the run with all heads on, without the estimates if a long text has no memory for its gradients."""
+    try:
+        return selection.run(gradients=selection.target is not None, all_heads_on=True)
+    except Refused as error:
+        if selection.token_range is None:
+            raise
+        st.info(with_help(f"{TEXTS['no_gradients']} {error_sentence(error)}"))
+        return selection.run(all_heads_on=True)
 
 
 def _draw_controls(page: View, full_run: ModelRun) -> None:

@@ -27,6 +27,7 @@ from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import set_head
 from viz_app.shell.markdown import with_help
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, seconds_taken
 
@@ -36,6 +37,8 @@ OVERVIEW = "forward_pass"  # key of the figure of the whole pass
 def draw(page: View) -> None:
     """Draw the overview of a forward pass, and beside it the selected stage with its formula and its numbers."""
     selection, config = page.selection, page.selection.loaded.config
+    if show_whole_needed(selection):
+        return
     stages = stages_of(selection.loaded)
     names = tuple(stages)
     if stage.value not in names:  # a link to what another model has

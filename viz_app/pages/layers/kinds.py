@@ -14,12 +14,15 @@ from viz_app.pages.layers.shared import draw_lines
 from viz_app.shell.downloads import add_numbers
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, write_result
 
 
 def draw(page: View, row: DeltaGenerator) -> None:
     """Draw the share of attention and the size of the gradient of each kind of token, layer by layer."""
     selection = page.selection
+    if show_whole_needed(selection):
+        return
     figures = _figures(selection)
     layers = [f"L{layer}" for layer in range(len(figures.share))]
     names = kind_names(selection.encoding.special_tokens)

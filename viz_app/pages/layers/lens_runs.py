@@ -49,13 +49,16 @@ def select_lens(selection: Selection) -> None:
 
 
 def selected_cell(selection: Selection) -> tuple[int, int]:
-    """Return depth and position of the selected cell; by default the last depth at the target or the first mask."""
-    depths, length = selection.loaded.config.num_hidden_layers + 1, len(selection.encoding)
-    if cell.value is not None and 0 <= cell.value[0] < depths and 0 <= cell.value[1] < length:
+    """Return depth and position of the selected cell; by default the last depth at the target or the first mask.
+
+    Of a long text, only positions of its range count.
+    """
+    depths = selection.loaded.config.num_hidden_layers + 1
+    if cell.value is not None and 0 <= cell.value[0] < depths and cell.value[1] in selection.positions:
         return cell.value
     target_position = None if selection.target is None else selection.target.position
-    positions = (target_position, *selection.encoding.mask_positions, 1)
-    return depths - 1, next(position for position in positions if position is not None)
+    positions = (target_position, *selection.encoding.mask_positions, 1, selection.positions.start)
+    return depths - 1, next(p for p in positions if p is not None and p in selection.positions)
 
 
 @work(
@@ -95,19 +98,20 @@ def _lens_work(selection: Selection, positions: Sequence[int], tuned: bool) -> W
 def lens_run(selection: Selection, position: int) -> LensRun:
     """Return what the selected lens reads, at all positions where that is quick or was asked for by its button.
 
-    Until then at the positions that are drawn around the given one, and at the first masks.
+    Until then at the positions that are drawn around the given one, and at the first masks. Of a long text, all
+    positions are those of its range, besides these.
     """
     encoding, tuned = selection.encoding, lens.value == "tuned"
     length, depths = len(encoding), selection.loaded.config.num_hidden_layers + 1
-    whole = _lens_work(selection, range(length), tuned)
+    visible = range(length)[window(length, position, ROWS_THAT_FIT)]
+    needed_positions = {*visible, *encoding.mask_positions[:MAX_MASKS]}
+    all_positions = sorted({*selection.positions, *needed_positions})
+    whole = _lens_work(selection, all_positions, tuned)
     if whole.seconds <= UNCONFIRMED_SECONDS:
         return wait_for(whole, timed=True)
-    run: LensRun | None = confirm(f"Predict at all {length} tokens and {depths} depths", whole, quick=0)
-    if run is not None:
-        return run
-    visible = range(length)[window(length, position, ROWS_THAT_FIT)]
-    positions = sorted({*visible, *encoding.mask_positions[:MAX_MASKS]})
-    return wait_for(_lens_work(selection, positions, tuned), timed=True)
+    label = f"Predict at all {len(all_positions)} tokens and {depths} depths"
+    run: LensRun | None = confirm(label, whole, quick=0)
+    return wait_for(_lens_work(selection, sorted(needed_positions), tuned), timed=True) if run is None else run
 
 
 def lens_button(name: str, selection: Selection, run: LensRun) -> None:

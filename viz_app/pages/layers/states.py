@@ -53,8 +53,9 @@ def draw(page: View, row: DeltaGenerator) -> None:
             write_result(f"Two principal components explain {share}", "")
         else:
             write_result(f"Hidden states {name}, laid out by similarity", NEIGHBOURS)
-        figure = state_map(points[depth], encoding.labels, _groups(encoding), axes=axes)
-        chart(figure, key="plane", alt=f"Hidden states of {len(encoding)} tokens in a plane, {name}")
+        part = slice(selection.positions.start, selection.positions.stop)
+        figure = state_map(points[depth, part], encoding.labels[part], _groups(encoding)[part], axes=axes)
+        chart(figure, key="plane", alt=f"Hidden states of {len(selection.positions)} tokens in a plane, {name}")
     add_numbers("states", lambda: _columns(selection, by_axes))
 
 

@@ -61,7 +61,7 @@ def _draw_cell_controls(selection: Selection, depth: int, position: int) -> None
     cell_depth(left, options=range(len(names)), format_func=names.__getitem__, on_change=_take_controls)
     cell_position(
         right,
-        options=range(len(labels)),
+        options=sorted({*selection.positions, position}),
         format_func=lambda position: f"{labels[position]} ({position})",
         on_change=_take_controls,
     )

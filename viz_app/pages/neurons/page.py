@@ -29,6 +29,7 @@ from viz_app.shell.notices import selection_without_patches
 from viz_app.shell.profiles import profiles_of
 from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.target import answer_name, show_missing_target
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, finished_result, wait_for
 
@@ -39,6 +40,8 @@ MAP_WIDTH = 640  # of the map beside a neuron, in pixels
 
 def draw(page: View) -> None:
     """Draw the strongest neuron of each layer at each token, the selected neuron beside it, and lists below."""
+    if show_whole_needed(page.selection):
+        return
     selection = selection_without_patches(page, TEXTS["without_patch"])
     is_example = is_current_example(EXAMPLE)
     if neuron_cell.value is None and neuron.value is None and is_example:

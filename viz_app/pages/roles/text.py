@@ -42,6 +42,7 @@ from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.params import Head
 from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, chart, write_line, write_note
 from viz_app.shell.work import cached, wait_for, work
 from viz_app.windows import note_of_layer, note_of_shares
@@ -105,6 +106,8 @@ def draw(page: View, row: DeltaGenerator) -> None:
     row: the row of the controls.
     """
     selection = page.selection
+    if show_whole_needed(selection):
+        return
     with row:
         shown_name = MAPS[quantity()]
         with page.options(normal):

@@ -29,6 +29,7 @@ from viz_app.shell.head_search import (
     current_edge,
     draw_list,
     edge,
+    edge_map,
     edge_weights,
     opening_head,
     possible_layers,
@@ -114,7 +115,7 @@ def _draw_head(selection: Selection, run: ModelRun, head: Head, current: Edge) -
     layer, number = head
     title = TEXTS["head_off" if head in selection.off else "head"]
     write_heading(title.format(count=run.existing_heads.sum(), name=f"L{layer} H{number}"))
-    queries, keys = MapView("attention").tokens(selection.encoding)
+    queries, keys = MapView("attention", token_range=selection.token_range).tokens(selection.encoding)
     attention_view(
         run.attention[layer], queries, keys,
         choice=ViewChoice(layer, (number,), "query", (current[0],), st.session_state.kept_share),
@@ -159,7 +160,7 @@ def _draw_effect(selection: Selection, full_run: ModelRun, run: ModelRun, head: 
         st.markdown(f"##### {_off_sentence(selection, full_run, run, head)}")
     else:
         query, key = (quoted(selection.encoding.labels[position]) for position in current)
-        share = f"{float(run.attention[head[0], head[1], current[0], current[1]]):.0%}"
+        share = f"{float(edge_map(selection, run.attention[head], current)):.0%}"
         question = f" {TEXTS['question']}" if run.predictions else ""
         possible = possible_layers(selection, current)
         if possible is None or possible[head[0]]:

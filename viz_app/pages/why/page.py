@@ -10,6 +10,7 @@ from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, TEXTS, measure, method, whole_file, words
 from viz_app.pages.why.scores import (
+    LONG_TEXT_METHODS,
     MEASURES,
     SLOW,
     TRUST,
@@ -29,10 +30,12 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.target import show_missing_target
+from viz_app.shell.token_range import WHOLE_TOKENS
 from viz_app.shell.view import View, add_file, chart, lazy_expander, write_note
 from viz_app.shell.work import duration_text, time_limit_message
 
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
+LONG_STAND_IN = "input x gradient"  # the same for a long text
 # The first three of these that are not selected are drawn below the selected method.
 COMPARED = ("integrated gradients", "occlusion", "attention", "DecompX")
 UNLIKELY = 0.1  # probability below which a target is called unlikely
@@ -111,7 +114,7 @@ def _draw_scores(page: View, scores: MethodScores, trust: Trust | None, pending:
         if trust is not None:
             _draw_trust(scores, trust)
         _draw_details(page.selection, scores, trust, selected)
-    if not scores.is_stale:
+    if not scores.is_stale and scores.token_range is None:
         show_attention_cautions(page.selection.run(gradients=True))
     tokens, arrays = scores.encoding.tokens, scores.arrays
     add_file("Scores (CSV)", lambda: tidy_csv(scores.tables(), tokens), "why.csv")
@@ -132,9 +135,10 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
     st.markdown("  \n".join(line[:1].upper() + line[1:] for line in lines))
     names = [selected.name, *[name for name in COMPARED if name != selected.name and name in scores.names][:3]]
     rows = [scores.names.index(name) for name in names]
-    shares, values = scores.shares(words.value)[rows], scores.unit_scores(words.value)[rows]
+    part = scores.drawn_part(words.value)
+    shares, values = scores.shares(words.value)[rows, part], scores.unit_scores(words.value)[rows, part]
     marks = [name if trust is None else trust.mark(name, measure.value) for name in names]
-    labels = scores.labels(words.value)
+    labels = scores.labels(words.value)[part]
     figure = score_strip(
         [
             ScoreRow(mark, row_shares, row_values, method_of(name).signed)
@@ -158,9 +162,11 @@ def _selected_method(scores: MethodScores, pending: list[str]) -> Method:
         st.warning(with_help(escape_markdown(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/memory:")
     if method.value in scores.names:
         return method_of(method.value)
-    name = STAND_IN if STAND_IN in scores.names else scores.names[0]
+    name = next((name for name in (STAND_IN, LONG_STAND_IN) if name in scores.names), scores.names[0])
     if method.value in pending:
         write_note(TEXTS["substitute"].format(method=method.value, shown=name))
+    elif scores.token_range is not None and method.value not in LONG_TEXT_METHODS:
+        write_note(TEXTS["long_text"].format(method=method.value, shown=name, most=WHOLE_TOKENS))
     return method_of(name)
 
 
@@ -188,15 +194,16 @@ def _draw_trust(scores: MethodScores, trust: Trust) -> None:
 
 def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | None, selected: Method) -> None:
     """Draw, folded, the scores of all methods, how far they agree, and those of the selected one layer by layer."""
-    names, labels, row = list(scores.names), scores.labels(words.value), scores.names.index(selected.name)
+    names, row, part = list(scores.names), scores.names.index(selected.name), scores.drawn_part(words.value)
+    labels = scores.labels(words.value)[part]
     if scores.encoding.pair is not None:
         sums = scores.side_sums(selected.name)
         st.markdown(TEXTS["sides.sums"].format(sums=sums, total=scores.total(selected.name)))
     with lazy_expander("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
         if expander.open:
             figure = score_table(
-                scores.shares(words.value),
-                scores.unit_scores(words.value),
+                scores.shares(words.value)[:, part],
+                scores.unit_scores(words.value)[:, part],
                 names if trust is None else [trust.mark(name, measure.value) for name in names],
                 labels,
                 selected=row,

@@ -5,6 +5,7 @@ Until new scores are computed, those of the last question remain visible, marked
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ from viz_app.pages.why import TEXTS
 from viz_app.shell.identity import identity_of
 from viz_app.shell.markdown import escape_markdown, with_special_tokens
 from viz_app.shell.memory import reserve_memory
-from viz_app.shell.selection import Selection
+from viz_app.shell.selection import Selection, TokenRange
 from viz_app.shell.target import answer_name
 from viz_app.shell.work import (
     UNCONFIRMED_SECONDS,
@@ -48,6 +49,8 @@ SCORES = "answers"  # slot of the scores of the quick methods
 SMALLEST_SHOWN = 0.001  # probability
 QUICK_PASSES = 3  # methods with as many forward passes never need a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
+# The methods for long texts: the others need maps or vectors of all pairs of tokens.
+LONG_TEXT_METHODS = ("saliency", "input x gradient", "integrated gradients", "occlusion")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class MethodScores:
 
     answer: the name of what the target explains, in Markdown. names: of the methods. scores: (method, token). refused:
     a sentence for each method that could not be computed. target_value: of the target. is_stale: whether they answer
-    an earlier question.
+    an earlier question. token_range: of a long text, the positions that are drawn.
     """
 
     encoding: Encoding
@@ -67,6 +70,7 @@ class MethodScores:
     refused: tuple[str, ...]
     target_value: float | None
     is_stale: bool = False
+    token_range: TokenRange | None = None
 
     @property
     def nbytes(self) -> int:
@@ -81,6 +85,13 @@ class MethodScores:
     def units(self, words: bool) -> list[tuple[int, ...]]:
         """Return the positions of each word or piece."""
         return list(word_units(self.encoding)) if words else [(place,) for place in range(len(self.encoding))]
+
+    def drawn_part(self, words: bool) -> slice:
+        """Return the places of the words or pieces that are drawn: of a long text, those that its range contains."""
+        if self.token_range is None:
+            return slice(None)
+        firsts = [unit[0] for unit in self.units(words)]
+        return slice(*(bisect_left(firsts, position) for position in self.token_range))
 
     def labels(self, words: bool) -> list[str]:
         """Return the text of each word or piece."""
@@ -222,10 +233,15 @@ def quick_and_slow(selection: Selection) -> tuple[list[Method], list[Method]]:
     quick: list[Method] = []
     slow: list[Method] = []
     remaining, tokens = UNCONFIRMED_SECONDS, len(selection.encoding)
-    for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
+    for method in sorted(methods_for(selection), key=lambda method: method.passes(tokens)):
         remaining -= selection.seconds(method.passes(tokens))
         (quick if remaining >= 0 or method.passes(tokens) <= QUICK_PASSES else slow).append(method)
     return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
+
+
+def methods_for(selection: Selection) -> list[Method]:
+    """Return the methods that a text of this length has."""
+    return [method for method in METHODS if selection.token_range is None or method.name in LONG_TEXT_METHODS]
 
 
 def count_passes(methods: Sequence[Method], encoding: Encoding) -> int:
@@ -267,7 +283,9 @@ def method_scores(selection: Selection) -> MethodScores | None:
     if target is None:
         earlier: MethodScores | None = earlier_result(SCORES).value
         return None if earlier is None else replace(earlier, is_stale=True)
-    model, run = selection.loaded, selection.run(gradients=True)
+    model, drawn_range = selection.loaded, selection.token_range
+    # The methods for long texts need no maps: whatever is drawn, the scores are those of one run.
+    run = (selection if drawn_range is None else replace(selection, token_range=(0, 1))).run(gradients=True)
     answer = answer_name(selection, target)
     quick, slow = (tuple(method.name for method in methods) for methods in quick_and_slow(selection))
     polled = poll(_score_methods(model, run, quick, answer), slot=SCORES)
@@ -276,8 +294,8 @@ def method_scores(selection: Selection) -> MethodScores | None:
     if slow and is_requested_for(SLOW, selection):
         slow_scores = poll(_score_methods(model, run, slow, answer), request_slot=SLOW).value
         if slow_scores is not None:
-            return _join(polled.value, slow_scores)
-    return polled.value
+            return replace(_join(polled.value, slow_scores), token_range=drawn_range)
+    return replace(polled.value, token_range=drawn_range)
 
 
 def _join(first: MethodScores, second: MethodScores) -> MethodScores:

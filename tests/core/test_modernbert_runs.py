@@ -37,6 +37,7 @@ from bert_core.run.losses import (
     masked_examples,
     neuron_gate_gradients,
 )
+from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.neurons import neuron_activations, neuron_gradients, suppress_neurons
 from bert_core.run.patch_edits import make_patch
 from bert_core.run.patching import attention_probabilities, estimate_patches
@@ -459,6 +460,8 @@ def test_contributions_of_tokens_add_up(precise: LoadedModel, text: Encoding) ->
     gates[1, 2] = 0.5
     methods = (attention_norms, residual_norms, globenc, alti)
     found = {method: method(precise, text, head_mask=gates) for method in methods}
+    weighted = capture(precise, text, head_mask=gates, norms=True).value_weighted
+    assert weighted is not None
     outputs = precise.model.bert(
         torch.tensor([text.input_ids]), head_mask=torch.tensor(gates), output_hidden_states=True, output_attentions=True
     )
@@ -479,6 +482,7 @@ def test_contributions_of_tokens_add_up(precise: LoadedModel, text: Encoding) ->
         norms = found[attention_norms]
         assert norms.heads is not None
         assert_near(norms.heads[number], by_head.norm(dim=-1), 1e-6)
+        assert_near(weighted[number], by_head.norm(dim=-1), 1e-6)
         assert_near(norms.maps[number], by_head.sum(0).norm(dim=-1), 1e-6)
         assert_near(found[residual_norms].maps[number], vectors.norm(dim=-1), 1e-6)
         own = vectors.diagonal(dim1=0, dim2=1).T
@@ -600,6 +604,24 @@ def test_importance_of_neurons_is_the_slope_of_small_steps(precise: LoadedModel,
     costs = pruning_costs(precise, [(1, 5), (1, 6)], examples[0].encoding, part_kind="neurons", batches=[1], repeats=1)
     assert costs[0].parameters - costs[1].parameters == 2 * (3 * HIDDEN + 2)  # three matrices and two biases
     assert measure_timing(precise).estimate_seconds(16) > 0
+
+
+def test_estimates_of_memory_cover_what_a_pass_stores(loaded: LoadedModel) -> None:
+    """At least what autograd keeps for a backward pass, and three numbers for each gated neuron are among it."""
+    bert, tokens = copy.deepcopy(loaded.model.bert).requires_grad_(False), 64
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in bert.parameters()}
+    stored: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if (storage := tensor.untyped_storage()).data_ptr() not in parameters:
+            stored[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    states = torch.zeros(1, tokens, HIDDEN, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = bert(inputs_embeds=states, output_attentions=True).last_hidden_state
+    assert 3 * 4 * LAYERS * tokens * 48 < sum(stored.values()) < 1.1 * gradient_bytes(loaded, tokens, 1)
+    assert output.requires_grad and forward_bytes(loaded, tokens, 1) < gradient_bytes(loaded, tokens, 1)
 
 
 def test_states_of_padded_texts_and_the_index_are_those_of_each_text(loaded: LoadedModel) -> None:

@@ -33,12 +33,14 @@ from bert_core.recording import record
 from bert_core.refused import Refused
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, captures
+from bert_core.run.direct import direct_logit
 from bert_core.run.knockouts import knock_out_edges
 from bert_core.run.losses import TextExample, gate_gradients, losses_without_heads
 from bert_core.run.patching import patch
 from bert_core.run.paths import patch_path
 from bert_core.run.perturbation import values_without
 from bert_core.run.similarity import read_sentence, sentence_similarity, sentence_vector, similarity_target
+from bert_core.run.walk import walk
 from bert_core.task_heads import TASK_HEADS
 from bert_core.training.finetune import finetune
 from bert_core.training.settings import FinetuneSettings
@@ -478,3 +480,33 @@ def test_sentence_vectors_are_those_of_sentence_transformers(
     expected = vectors_of_the_reference(folder)
     assert_near(vectors_of(loaded), expected)
     assert_near(vectors_of_the_reference(bert_core.save(loaded, tmp_path / "written")), expected)
+
+
+# ------------------------------------------------------------------------------------------------ values on the way
+
+
+def test_a_walk_has_the_values_between_the_last_states_and_the_classifier(classifier: LoadedModel) -> None:
+    """From the first token or the mean, through the dense layer, the activation function and the layer norm."""
+    encoding = classifier.tokenizer.encode(A)
+    values, run = walk(classifier, encoding, 1).values, capture(classifier, encoding)
+    states, pooler = torch.tensor(values["hidden_states"][-1]), classifier.model.bert.pooler
+    assert pooler is not None and run.classes is not None
+    state = states.mean(0) if pooler.pooling == "mean" else states[0]
+    assert ("pooler_mean" in values) == (pooler.pooling == "mean")
+    assert_near(values.get("pooler_mean", state), state)
+    dense = pooler.dense(state)
+    activated = torch.nn.functional.gelu(dense)
+    for name, expected in (("_dense", dense), ("_activated", activated), ("", pooler.LayerNorm(activated))):
+        assert_near(values[f"pooler{name}"], expected)
+    assert_near(classifier.task_models["classifier"].classifier(torch.tensor(values["pooler"])), run.classes.logits)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_direct_contributions_add_up_to_the_logit_of_each_head(head: str, folders: dict[str, Path]) -> None:
+    """Also for a class that is read from the mean of all positions, and for the two ends of an answer."""
+    loaded = bert_core.load(folders[head], device="cpu")
+    encoding = loaded.tokenizer.encode(A, B)
+    target, _ = target_of(head, loaded, encoding)
+    found, value = direct_logit(loaded, encoding, target), capture(loaded, encoding, target=target).target_value
+    assert_near(found.value, value, of=1.0)
+    assert abs(found.gap) < 1e-5 * max(np.abs(found.heads).max(), np.abs(found.feed_forward).max(), 1.0)

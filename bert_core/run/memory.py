@@ -70,7 +70,7 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False, 
     if kept_tokens == tokens:
         return copies * map_bytes
     # Fused attention: the states of each layer, the activations of one layer or of all, and scores of the range.
-    width = 12 * config.hidden_size + 3 * config.intermediate_size
+    width = 12 * config.hidden_size + _network_floats(config)
     activations = width * (config.num_hidden_layers if gradients else 1) + config.num_hidden_layers * config.hidden_size
     scores = 2 * config.num_attention_heads * kept_tokens
     return copies * map_bytes + 4 * tokens * (activations + scores)

@@ -30,7 +30,7 @@ from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
 SIDES = ("query", "key")
-TRACE_PARTS = ("probs", "value", "feed_forward_update")
+TRACE_PARTS = ("context", "feed_forward_update")
 # Names of the last components, which are biases: of all attention output projections, of the norm, and after it.
 BIASES_OF_LOGIT = ("attention", "the final norm", "the output head")
 BIASES_OF_SCORE = ("attention", "the norm", "the projection")
@@ -165,7 +165,7 @@ def direct_score_map(
         states = traced.output_states
         if number == sender_layer:
             index = traced.layer.attention.self.heads.index(sender_head)
-            vectors = traced.gated_probs[index] @ traced.head_outputs[index]
+            vectors = _head_vectors(traced, range(len(encoding)), slice(index, index + 1))[0]
     assert vectors is not None  # the sender is in one of these layers
     attention = _attention(loaded, layer)
     queries, keys = _queries_and_keys(attention, head, states)
@@ -240,9 +240,12 @@ def residual_components(
     return Components(torch.cat([*vectors, *networks, biases]).cpu().double(), states, layers)
 
 
-def _head_vectors(traced: LayerTrace, rows: Sequence[int]) -> Tensor:
-    """Return what each head of a layer adds to the residual stream, (head, row, hidden)."""
-    return torch.einsum("hqk,hkd->hqd", traced.gated_probs[:, list(rows)], traced.head_outputs)
+def _head_vectors(traced: LayerTrace, rows: Sequence[int], heads: slice = slice(None)) -> Tensor:
+    """Return what each head of a layer, or of a part of its heads, adds to the residual stream, (head, row, hidden)."""
+    weight = traced.layer.attention.output.dense.weight
+    count, _, size = traced.context.shape
+    by_head = weight.view(len(weight), count, size)  # (hidden, head, head size)
+    return torch.einsum("hrd,ohd->hro", traced.context[heads][:, list(rows)], by_head[:, heads])
 
 
 def _heads_before(loaded: LoadedModel, layers: int) -> list[tuple[int, int]]:

@@ -71,6 +71,11 @@ class RotaryPositions(nn.Module):
         first, second = by_head.chunk(2, dim=-1)  # (batch, seq, head, size / 2)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(2)
 
+    def rotate_heads(self, vectors: Tensor) -> Tensor:
+        """Rotate the vectors (batch, head, seq, head size) of some heads at the positions 0, 1, 2, ..."""
+        rotated: Tensor = self(vectors.transpose(1, 2).flatten(2))
+        return rotated.view(*rotated.shape[:2], -1, self.head_size).transpose(1, 2)
+
 
 class BertSelfAttention(nn.Module):
     """Multi-head scaled dot-product attention.
@@ -322,7 +327,7 @@ class BertSelfAttention(nn.Module):
         renormalised: return the edges of knockouts with this value only.
         Returns None if no edge is blocked. Raises Refused as `edits.blocked_edges` does.
         """
-        edges = blocked_edges(self.knockouts, self.heads, keys, renormalised=renormalised)
+        edges = blocked_edges(self.knockouts, self.heads, keys, renormalised=renormalised, window=self.window)
         if edges is None:
             return None
         return torch.from_numpy(edges[None, :, keys - queries :]).to(self.key.weight.device)
@@ -364,10 +369,6 @@ class BertSelfAttention(nn.Module):
             keys = self.key_rotation(keys)
         return self.transpose_for_scores(keys)
 
-    def values(self, states: Tensor) -> Tensor:
-        """Compute the values (batch, head, key, head size) of states (batch, key, width)."""
-        return self.transpose_for_scores(self.value(states))
-
     def outside_window(self, queries: int, keys: int) -> Tensor | None:
         """Return which keys are too far from each query in a local layer, boolean (1, 1, query, key).
 
@@ -380,7 +381,7 @@ class BertSelfAttention(nn.Module):
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""
-        return self.keys(states), self.values(states)
+        return self.keys(states), self.transpose_for_scores(self.value(states))
 
     def _check_width(self, encoder_hidden_states: Tensor | None) -> Tensor:
         """Return the encoder's states; raise ValueError if they are missing or of another width."""

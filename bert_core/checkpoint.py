@@ -122,11 +122,10 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     config, weights = read_config(folder), read_weights(folder)
     if POSITION_EMBEDDINGS in weights and weights[POSITION_EMBEDDINGS].dim():
         weights[POSITION_EMBEDDINGS] = weights[POSITION_EMBEDDINGS][config.first_position - config.padding_rows :]
-    if config.family.one_head_design and any(name.startswith("classifier.") for name in weights):
-        raise CheckpointError(
-            f"{folder} holds a classifier of type {config.family.name!r}, whose dense layer and layer norm before the "
-            "outputs are not supported: only its encoders and masked language models can be loaded"
-        )
+    if config.family.one_head_design:
+        answers = config.family.question_answering in config.architectures
+        if answers or classifier_input(config, weights) == "tokens":
+            weights = config.family.with_token_head(weights, answers=answers)
     if WORD_EMBEDDINGS not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
     shape, required = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)
@@ -310,6 +309,35 @@ def _pop_parts(stack: list[int], operands: Sequence[pickletools.StackObject]) ->
     parts = sum(stack[first:])
     del stack[first:]
     return parts
+
+
+# Patterns of architecture names -> input of the tensor `classifier.weight`. Published files use many names.
+_ARCHITECTURES = {
+    "choices": r"ForMultipleChoice",
+    "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
+    "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
+}
+
+
+def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
+    """Return what `classifier.weight` classifies: "texts", "tokens" or "choices", or None if it cannot be determined.
+
+    The architecture in the configuration decides if its name matches a known pattern. Otherwise the classifier is one
+    of tokens if its labels have the prefixes B- and I-, or if the checkpoint has no pooler, and one of texts if not.
+    """
+    table = weights.get("classifier.weight")
+    if table is None:
+        return None
+    for kind, pattern in _ARCHITECTURES.items():
+        if any(re.search(pattern, name) for name in config.architectures):
+            return kind
+    if table.dim() != 2 or table.shape[1] != config.hidden_size:
+        return None
+    names = config.extra.get("id2label")
+    tags = set(map(str, names.values())) if isinstance(names, Mapping) else set()
+    if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
+        return "tokens"
+    return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
 
 
 def infer_num_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:

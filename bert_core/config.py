@@ -141,6 +141,8 @@ class BertConfig:
     def _check_layers(self) -> None:
         """Raise Refused for settings of positions or of layers that are not supported."""
         scheme, _ = self.position_scheme, self.layer_design
+        if self.classifier_pooling not in ("cls", "mean"):
+            raise Refused(f"classifier_pooling is {short_repr(self.classifier_pooling)}: it must be 'cls' or 'mean'")
         if scheme.rotation is not None and self.num_hidden_layers:
             scheme.rotation.is_local(self.num_hidden_layers - 1)
             if self.attention_head_size % 2:
@@ -233,6 +235,12 @@ class BertConfig:
         return POSITION_SCHEMES[self.position_embedding_type].configured(self.extra)
 
     @property
+    def windows(self) -> tuple[int | None, ...]:
+        """For each layer the largest distance between a query and a key; None for any distance (a global layer)."""
+        rotation = self.position_scheme.rotation
+        return tuple(None if rotation is None else rotation.window(layer) for layer in range(self.num_hidden_layers))
+
+    @property
     def layer_design(self) -> LayerDesign:
         """Where the layer norms of a layer are, what its feed-forward network is, and which parts have biases."""
         return self.family.layer_design.configured(self.extra)
@@ -261,6 +269,12 @@ class BertConfig:
     def mlm_act(self) -> str | Callable[[Any], Any]:
         """Activation of the MLM head."""
         return self.pooler_act if self.family.one_head_design else self.family.mlm_act or self.hidden_act
+
+    @property
+    def classifier_pooling(self) -> str:
+        """Which hidden states a classifier of texts reads: the first token's ("cls"), or the mean of all ("mean")."""
+        mode: str = self.extra.get("classifier_pooling", "cls") if self.family.one_head_design else "cls"
+        return mode
 
     @property
     def attention_head_size(self) -> int:

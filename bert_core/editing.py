@@ -139,10 +139,9 @@ def _component_modules(layer: BertLayer) -> dict[str, nn.Module]:
     Heads and neurons are columns of the input of their module, and all other components are its output.
     """
     attention, inner = layer.attention.output.dense, layer.attention.self
-    query, key = inner.query_rotation or inner.query, inner.key_rotation or inner.key
     return {
         "state": layer.output.LayerNorm, "attention": attention, "feed_forward": layer.output.dense, "head": attention,
-        "query": query, "key": key, "value": inner.value, NEURON: layer.output.dense,
+        "query": inner.query, "key": inner.key, "value": inner.value, NEURON: layer.output.dense,
     }  # fmt: skip
 
 

@@ -166,12 +166,18 @@ class ActivationPatch(Edit):
 
 
 def blocked_edges(
-    knockouts: Sequence[AttentionKnockout], heads: Sequence[int], tokens: int, *, renormalised: bool
+    knockouts: Sequence[AttentionKnockout],
+    heads: Sequence[int],
+    tokens: int,
+    *,
+    renormalised: bool,
+    window: int | None = None,
 ) -> np.ndarray | None:
     """Return the attention edges of one layer that are blocked, boolean (head, query, key); None if none are.
 
     knockouts: those of the layer; only those with this value of `renormalised` count.
     heads: the heads that the layer still has, by original index. tokens: length of the text.
+    window: the largest distance between a query and a key in a local layer; None for any distance.
     Raises Refused for a position beyond the text, and if every key of a row is blocked in a head that is renormalised.
     """
     selected = [knockout for knockout in knockouts if knockout.renormalised == renormalised]
@@ -183,13 +189,15 @@ def blocked_edges(
             if (last := max(getattr(knockout, name) or (0,))) >= tokens:
                 raise Refused(f"the knockout names position {last}: the text has positions 0 to {tokens - 1}")
         indices = [index for index, head in enumerate(heads) if knockout.heads is None or head in knockout.heads]
-        queries, keys = (
-            range(tokens) if positions is None else positions for positions in (knockout.queries, knockout.keys)
-        )
+        queries, keys = (range(tokens) if rows is None else rows for rows in (knockout.queries, knockout.keys))
         edges[np.ix_(indices, queries, keys)] = True
-    if renormalised and edges.all(-1).any():
-        head, query = np.argwhere(edges.all(-1))[0]
-        raise Refused(f"every key of position {query} is blocked in head {heads[head]}, and {EMPTY_SOFTMAX}")
+    if renormalised:
+        positions = np.arange(tokens)
+        is_far = False if window is None else abs(positions[:, None] - positions) > window
+        if len(empty_rows := np.argwhere((edges | is_far).all(-1))):
+            head, query = empty_rows[0]
+            keys_name = "every key" if window is None else "every key in the window"
+            raise Refused(f"{keys_name} of position {query} is blocked in head {heads[head]}, and {EMPTY_SOFTMAX}")
     return edges
 
 

@@ -85,6 +85,8 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
     distances = config.position_scheme.distances
     if distances is not None and distances.settings:
         settings["distances"] = dict(distances.settings)
+    if (rotation := config.position_scheme.rotation) is not None:
+        settings["rotation"] = [[rotation.base(n), rotation.window(n)] for n in range(config.num_hidden_layers)]
     settings["family"], settings["heads"] = config.family.name, sorted(heads)
     if any(head in heads for head in CLASSIFIERS):
         settings["classes"] = [list(config.labels), config.problem_type, config.activation]

@@ -63,9 +63,14 @@ class _MethodInputs:
         """The gradient of the target, (layer, head, query, key). Raises Refused for a run without a target."""
         return self.run.select_map("gradient")
 
+    @property
+    def target_rows(self) -> tuple[int, ...]:
+        """The positions of the last layer that the target is computed from."""
+        return target_rows(self.loaded, self.encoding, self.target)
+
     def at_target(self, maps: np.ndarray) -> np.ndarray:
         """Return the row (..., key) of maps (..., query, key) at the target, or the mean of several rows."""
-        rows: np.ndarray = maps[..., list(target_rows(self.loaded, self.target)), :].mean(-2)
+        rows: np.ndarray = maps[..., list(self.target_rows), :].mean(-2)
         return rows
 
     def rolled(self, method: Callable[..., TokenMaps]) -> np.ndarray:
@@ -86,6 +91,7 @@ class Method:
     scores: function that returns scores (token,).
     layers: function that returns scores (layer, token), one row for each layer; None if the method has no such scores.
     passes: function from a number of tokens to the approximate cost of the method, in forward passes of the text.
+    check: function that raises Refused for a model whose layers the method does not support.
 
     >>> import bert_core
     >>> len(bert_core.METHODS)
@@ -102,6 +108,7 @@ class Method:
     scores: Callable[[_MethodInputs], np.ndarray]
     layers: Callable[[_MethodInputs], np.ndarray] | None = None
     passes: Callable[[int], int] = lambda tokens: 1
+    check: Callable[[LoadedModel], None] = lambda loaded: None
 
 
 def _pass_per_token(tokens: int) -> int:
@@ -176,7 +183,7 @@ METHODS = (
         "flow", False, False,
         "Maximum flow of attention from each token to the predicted position, through all layers.",
         "In a deep model the first layer limits the flow, so that all positions get nearly the same scores.",
-        lambda inputs: attention_flow(inputs.run.attention, target_rows(inputs.loaded, inputs.target)).mean(0),
+        lambda inputs: attention_flow(inputs.run.attention, inputs.target_rows).mean(0),
         passes=_pass_per_token,
     ),
     Method(
@@ -244,6 +251,7 @@ METHODS = (
         "It linearises the network at this text, and the distribution of the biases over the tokens is a convention.",
         _attribution_scores(decomposition.decompx),
         passes=_pass_per_token,
+        check=decomposition.check_decomposable,
     ),
     Method(
         "saliency", False, True,
@@ -285,6 +293,14 @@ def method_of(name: str) -> Method:
     raise Refused(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
 
 
+def check_methods(loaded: LoadedModel, names: Sequence[str]) -> list[Method]:
+    """Return methods by their names. Raises Refused for an unknown one, and for one that a model does not support."""
+    methods = [method_of(name) for name in names]
+    for method in methods:
+        method.check(loaded)
+    return methods
+
+
 def score_bytes(loaded: LoadedModel, method: str, tokens: int) -> int:
     """Estimate the peak memory of `token_scores` of one method in bytes, without the memory of the run of the text.
 
@@ -317,8 +333,8 @@ def token_scores(
     report: called with the number of finished methods (see `Progress`).
     Returns (method, token), float64, in the units of each method.
     Several threads may call it with one model.
-    Raises Refused for an unknown method, a target without a trained head, or a text that is too long for the
-    memory of a method.
+    Raises Refused for an unknown method, a method that does not support the layers of the model, a target without a
+    trained head, or a text that is too long for the memory of a method.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
@@ -331,7 +347,7 @@ def token_scores(
     ['opened', 'opened']
     """
     names = [method.name for method in METHODS] if methods is None else require_sequence("methods", methods, "names")
-    selected = [method_of(name) for name in names]
+    selected = check_methods(loaded, names)
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     scores = np.empty((len(selected), len(encoding)))
     for number, method in enumerate(selected):

@@ -13,6 +13,9 @@ from typing import Any, TypeVar, cast
 from bert_core.layer_design import POST_NORM, PRE_NORM_GATED, LayerDesign
 
 Weight = TypeVar("Weight")  # a tensor or an array: this module uses only its name
+WORD_TRANSFORM = "cls.predictions.transform."  # the layers before the scores of word pieces, by BERT's names
+# Those before a classifier of texts and one of tokens, which have the same parts if all heads have one design.
+HEAD_TRANSFORMS = ("bert.pooler.", "transform.")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Family:
     final_norm: (family's, BERT's) names of the layer norm of the final hidden states, of which BERT's belongs to the
         last layer; None for families without one.
     layer_design: where the layer norms of a layer are, and which parts have biases.
-    one_head_design: whether the MLM head and all classifiers have the same layers before their outputs.
+    one_head_design: whether the MLM head and all classifiers have the same layers before their outputs: a dense layer,
+        an activation function and a layer norm. The family's files name them alike, so one file can hold only one head.
     detector_adds_first_token: whether the head that detects replaced tokens reads the sum of the hidden states of a
         token and of the first token, after a layer norm.
     """
@@ -67,7 +71,8 @@ class Family:
 
     def to_bert_names(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Return weights with the family's names under BERT's names, and fused ones as one weight for each layer."""
-        renamed = self._split(self._renamed(weights))
+        part = "bert.pooler." if any(name.startswith("classifier.") for name in weights) else WORD_TRANSFORM
+        renamed = self._split(self._renamed(weights, self._prefixes_for(part)))
         if self.final_norm is not None:
             layer = max((number for name in renamed if (number := _layer_number(name)) is not None), default=0)
             family_name, bert_name = self.final_norm
@@ -75,14 +80,30 @@ class Family:
             renamed = {_replace_start(name, family_name, prefix): weight for name, weight in renamed.items()}
         return renamed
 
-    def _renamed(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    def _prefixes_for(self, part: str) -> tuple[tuple[str, str], ...]:
+        """Return `prefixes` for a file with one head of `one_head_design`, whose layers are this part of the model."""
+        if not self.one_head_design:
+            return self.prefixes
+        return tuple((old, _replace_start(new, WORD_TRANSFORM, part)) for old, new in self.prefixes)
+
+    def _renamed(self, weights: Mapping[str, Weight], prefixes: tuple[tuple[str, str], ...]) -> dict[str, Weight]:
         """Return weights with the family's names under BERT's names, fused ones under the names of `fused_layers`."""
         renamed: dict[str, Weight] = {}
-        for family_prefix, _ in (*self.prefixes, ("", "")):  # in the order of precedence
+        for family_prefix, _ in (*prefixes, ("", "")):  # in the order of precedence
             for name, weight in weights.items():
                 if name.startswith(family_prefix):
-                    renamed.setdefault(_replace_parts(name, self.prefixes, self.layer_names), weight)
+                    renamed.setdefault(_replace_parts(name, prefixes, self.layer_names), weight)
         return renamed
+
+    def with_token_head(self, weights: Mapping[str, Weight], *, answers: bool) -> dict[str, Weight]:
+        """Return weights of a family with `one_head_design` under BERT's names, whose head reads single tokens.
+
+        `to_bert_names` returns the layers of such a head as those of a classifier of texts, which the files do not
+        distinguish. answers: whether the outputs are the start and the end of an answer.
+        """
+        renamed = {_replace_start(name, "bert.pooler.", "transform."): weight for name, weight in weights.items()}
+        outputs = "qa_outputs." if answers else "classifier."
+        return {_replace_start(name, "classifier.", outputs): weight for name, weight in renamed.items()}
 
     def _split(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Return weights with fused ones split into those of `fused_layers`."""
@@ -141,11 +162,17 @@ class Family:
             as part of the classifier. Token classifiers have no such layer, and multiple-choice models name it as
             the pooler.
         """
-        classifies = pooled and any(name.startswith("classifier.") for name in weights)
-        prefixes = tuple(
-            (bert_prefix, family_prefix)
-            for family_prefix, bert_prefix in self.prefixes
-            if classifies or not family_prefix.startswith("classifier.")
+        has_classifier = any(name.startswith("classifier.") for name in weights)
+        reads_tokens = any(name.startswith("transform.") for name in weights)
+        part = "transform." if reads_tokens else "bert.pooler." if has_classifier else WORD_TRANSFORM
+        classifies = pooled and has_classifier
+        prefixes = (
+            tuple(
+                (bert_prefix, family_prefix)
+                for family_prefix, bert_prefix in self._prefixes_for(part)
+                if classifies or not family_prefix.startswith("classifier.")
+            )
+            + (("qa_outputs.", "classifier."),) * self.one_head_design
         )
         layer_names = tuple((bert_name, family_name) for family_name, bert_name in self.layer_names)
         if self.final_norm is not None:

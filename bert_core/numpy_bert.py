@@ -680,12 +680,17 @@ def create_bert_model(
 # ---------------------------------------------------------------------------- weights
 
 
+def is_supported(config: BertConfig) -> bool:
+    """Return whether the NumPy implementation has the layers of a configuration: those with norms after each part."""
+    return not config.layer_design.pre_norm
+
+
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Return the name and shape of every weight, including a tied decoder's.
 
     Raises Refused for a pre-norm model.
     """
-    if config.layer_design.pre_norm:
+    if not is_supported(config):
         raise Refused(
             "the NumPy implementation has only layers with a layer norm after each part, and this model has its layer "
             "norms before them: use the PyTorch implementation"

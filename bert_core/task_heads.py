@@ -9,7 +9,6 @@ in `modeling/models.py`, its declaration here and its texts in `target_kinds.py`
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -29,6 +28,7 @@ from bert_core.analysis.spans import (
     span_probabilities,
 )
 from bert_core.analysis.tags import OUTSIDE_TAG, tagged_words
+from bert_core.checkpoint import classifier_input
 from bert_core.config import BertConfig
 from bert_core.deprecation import RenamedAttribute, accept_old_overrides
 from bert_core.modeling import (
@@ -37,8 +37,11 @@ from bert_core.modeling import (
     BertForReplacedTokenDetection,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertPooler,
+    BertPredictionHeadTransform,
     BertPreTrainedModel,
 )
+from bert_core.pooling import Pooling
 from bert_core.records import (
     ClassPrediction,
     MaskPrediction,
@@ -96,12 +99,14 @@ class LinearPath(NamedTuple):
     weight: (hidden,), the row of the output layer for this logit. bias: ().
     sum_norm: layer norm of the sum of the hidden states at all rows of the target, which share one path; None if each
         row has a path and a logit of its own.
+    reads_mean: whether all rows of the target share one path, which reads the mean of their hidden states.
     """
 
     stages: tuple[tuple[nn.Linear, Callable[[Tensor], Tensor], nn.Module | None], ...]
     weight: Tensor
     bias: Tensor
     sum_norm: nn.Module | None = None
+    reads_mean: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,25 @@ class TaskHead:
 
     # ------------------------------------------------------------------ predictions
 
+    def pooling(self, loaded: LoadedModel) -> Pooling | None:
+        """Return how the head pools the hidden states of a text; None if it reads the states of tokens."""
+        return None
+
+    def text_states(self, loaded: LoadedModel, states: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Compute the states (..., hidden) that a head of whole texts reads, by default those of the first token.
+
+        states: (..., row, hidden), hidden states of the last layer at the positions of `pooling`, [CLS] first.
+        mask: (..., row), 0 at padding and 1 elsewhere; None without padding.
+        """
+        return states[..., 0, :]
+
+    def prediction_positions(self, loaded: LoadedModel, encoding: Encoding) -> Sequence[int]:
+        """Return the positions of the last layer that the prediction for a text needs."""
+        pooling = self.pooling(loaded)
+        if self.every_token or pooling is None:
+            return range(len(encoding) if self.every_token else 1)
+        return pooling.pooled_positions(len(encoding))
+
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         """Compute the logits of the head from hidden states of the last layer.
 
@@ -221,7 +245,8 @@ class TaskHead:
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         """Compute the tensors that `prediction` needs, by name. The first axis of each is the text.
 
-        states: (text, token, hidden), hidden states of the last layer, with padding after shorter texts.
+        states: (text, token, hidden), hidden states of the last layer, with padding after shorter texts. For a head
+            that pools them, the pooled states are the only token.
         If `every_token` is true, the second axis of each tensor is the token.
         """
         return {"logits": self.logits(loaded, states if self.every_token else states[:, 0])}
@@ -269,9 +294,10 @@ class TaskHead:
         if target.label is not None and not 0 <= target.label < len(names):
             raise Refused(f"{target.kind} {target.label} does not exist: this model has 0 to {len(names) - 1}")
 
-    def target_rows(self, loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+    def target_rows(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
         """Return the positions of the last layer that `value` needs: those of the target, and others of the model."""
-        return target.rows
+        pooling = self.pooling(loaded)
+        return target.rows if pooling is None else pooling.pooled_positions(len(encoding))
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         """Compute the value of a target for several copies of a text, differentiable with respect to `rows`.
@@ -280,12 +306,12 @@ class TaskHead:
         reference: (1, hidden), sentence vector of `target.other`; None if the target has no second text.
         Returns (copy,), in the unit of the target kind.
         """
-        logits = self.logits(loaded, rows[:, 0])
+        logits = self.logits(loaded, self.text_states(loaded, rows))
         return logits if target.label is None else logits[:, target.label]
 
-    def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
+    def rows_of_probability(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
         """Return the positions whose hidden states `probability` needs."""
-        return target.rows
+        return self.target_rows(loaded, encoding, target)
 
     def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         """Compute the probability of a target for several copies of a text.
@@ -367,17 +393,29 @@ class _PoolerHead(TaskHead):
         classifier: nn.Linear = self.head_module(loaded).classifier
         return classifier
 
-    def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
+    def pooler(self, loaded: LoadedModel) -> BertPooler:
+        """Return the pooler of a model."""
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has a pooler
-        pooled = pooler(states.reshape(-1, 1, states.shape[-1])).view(states.shape)
-        return as_wide_floats(self.output_layer(loaded)(pooled))
+        return pooler
+
+    def pooling(self, loaded: LoadedModel) -> Pooling | None:
+        return Pooling(loaded.config.classifier_pooling)
+
+    def text_states(self, loaded: LoadedModel, states: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.pooler(loaded).text_states(states, mask)
+
+    def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
+        """Compute the logits (..., output) from the result of `text_states`."""
+        return as_wide_floats(self.output_layer(loaded)(self.pooler(loaded).transform(states)))
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        pooler = loaded.model.bert.pooler
-        assert pooler is not None  # a pre-training model has a pooler
+        pooler = self.pooler(loaded)
+        norm = pooler.LayerNorm if isinstance(pooler.LayerNorm, nn.LayerNorm) else None
         return LinearPath(
-            ((pooler.dense, pooler.activation, None),), *_output_unit(self.output_layer(loaded), target.label or 0)
+            ((pooler.dense, pooler.activation, norm),),
+            *_output_unit(self.output_layer(loaded), target.label or 0),
+            reads_mean=pooler.pooling == "mean",
         )
 
 
@@ -451,8 +489,7 @@ class MaskedWordHead(TaskHead):
         if target.against is not None:
             other_weight, other_bias = _output_unit(head.decoder, target.against)
             weight, bias = weight - other_weight, bias - other_bias
-        transform = head.transform
-        return LinearPath(((transform.dense, transform.transform_act_fn, transform.LayerNorm),), weight, bias)
+        return LinearPath(_transform_stages(head.transform), weight, bias)
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
@@ -526,7 +563,7 @@ class ClassificationHead(_PoolerHead):
         return [Readout("number" if classes.probabilities is None else "class", rows)]
 
     def probability(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
-        logits = self.logits(loaded, rows[:, 0])
+        logits = self.logits(loaded, self.text_states(loaded, rows))
         return (logits if is_number(loaded.config) else self._probabilities(loaded, logits))[:, target.label]
 
     def suggested_targets(
@@ -579,11 +616,8 @@ class ReplacedTokenHead(TaskHead):
         names = [f"{run.encoding.labels[position]} ({position})" for position in positions]
         return [Readout("replaced", tuple(zip(names, run.replaced[positions].tolist(), strict=True)))]
 
-    def target_rows(self, loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+    def target_rows(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
         return (*target.rows, 0) if loaded.config.family.detector_adds_first_token else target.rows
-
-    def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
-        return (*target.rows, 0)  # only some models need the first token
 
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         return as_wide_floats(self.head_module(loaded).discriminator_predictions(rows[:, 0], rows[:, -1]))
@@ -614,7 +648,7 @@ class AnswerSpanHead(TaskHead):
     name = "reader"
     description = "has no trained question-answering head"
     module = BertForQuestionAnswering
-    parts = ("qa_outputs.",)
+    parts = ("qa_outputs.", "transform.")
     architectures = ("QuestionAnswering",)
     result = "spans"
     every_token = True
@@ -631,7 +665,8 @@ class AnswerSpanHead(TaskHead):
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
         """Compute (..., 2): the logits of a token as the first and as the last token of an answer."""
-        return as_wide_floats(self.head_module(loaded).qa_outputs(states))
+        module = self.head_module(loaded)
+        return as_wide_floats(module.qa_outputs(module.transform(states)))
 
     def prediction(self, loaded: LoadedModel, encoding: Encoding, outputs: Mapping[str, Tensor]) -> SpanPrediction:
         logits = copy_to_array(outputs["logits"].T)
@@ -675,7 +710,7 @@ class AnswerSpanHead(TaskHead):
     def value(self, loaded: LoadedModel, target: Target, rows: Tensor, reference: Tensor | None) -> Tensor:
         return self.logits(loaded, rows).diagonal(dim1=1, dim2=2).sum(-1)
 
-    def rows_of_probability(self, encoding: Encoding, target: Target) -> tuple[int, ...]:
+    def rows_of_probability(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
         """Return the two positions of the answer, then all positions in the softmax that normalises its logits."""
         return (*target.rows, 0, *context_positions(encoding))
 
@@ -685,7 +720,8 @@ class AnswerSpanHead(TaskHead):
         return (answer - normaliser).sum(-1).exp()
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output_unit(self.head_module(loaded).qa_outputs, row))
+        module = self.head_module(loaded)
+        return LinearPath(_transform_stages(module.transform), *_output_unit(module.qa_outputs, row))
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
@@ -719,7 +755,7 @@ class TokenTagHead(TaskHead):
     name = "tagger"
     description = "has no trained token classifier"
     module = BertForTokenClassification
-    parts = ("classifier.",)
+    parts = ("classifier.", "transform.")
     architectures = ("TokenClassification",)
     result = "tags"
     every_token = True
@@ -733,7 +769,8 @@ class TokenTagHead(TaskHead):
         return loaded.tags
 
     def logits(self, loaded: LoadedModel, states: Tensor) -> Tensor:
-        return as_wide_floats(self.head_module(loaded).classifier(states))
+        module = self.head_module(loaded)
+        return as_wide_floats(module.classifier(module.transform(states)))
 
     def outputs(self, loaded: LoadedModel, states: Tensor) -> dict[str, Tensor]:
         logits = self.logits(loaded, states)
@@ -758,7 +795,8 @@ class TokenTagHead(TaskHead):
         return self.logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
 
     def linear_path(self, loaded: LoadedModel, target: Target, row: int) -> LinearPath | None:
-        return LinearPath((), *_output_unit(self.head_module(loaded).classifier, target.label or 0))
+        module = self.head_module(loaded)
+        return LinearPath(_transform_stages(module.transform), *_output_unit(module.classifier, target.label or 0))
 
     def suggested_targets(
         self, loaded: LoadedModel, run: ModelRun, original: Encoding, selected: Target | None
@@ -890,6 +928,9 @@ class SimilarityHead(TaskHead):
     def is_trained(self, loaded: LoadedModel) -> bool:
         return loaded.pooling is not None
 
+    def pooling(self, loaded: LoadedModel) -> Pooling | None:
+        return loaded.effective_pooling
+
     def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
         """Raise Refused if a target pools other positions than the model, which may use the default, the mean."""
         rows = loaded.effective_pooling.pooled_positions(len(encoding))
@@ -954,38 +995,16 @@ def ranked_spans(encoding: Encoding, spans: SpanPrediction, max_spans: int) -> l
     )
 
 
-# Patterns of architecture names -> input of the tensor `classifier.weight`. Published files use many names.
-_ARCHITECTURES = {
-    "choices": r"ForMultipleChoice",
-    "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
-    "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
-}
-
-
-def classifier_input(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
-    """Return what `classifier.weight` classifies: "texts", "tokens" or "choices", or None if it cannot be determined.
-
-    The architecture in the configuration decides if its name matches a known pattern. Otherwise the classifier is one
-    of tokens if its labels have the prefixes B- and I-, or if the checkpoint has no pooler, and one of texts if not.
-    """
-    table = weights.get("classifier.weight")
-    if table is None:
-        return None
-    for kind, pattern in _ARCHITECTURES.items():
-        if any(re.search(pattern, name) for name in config.architectures):
-            return kind
-    if table.dim() != 2 or table.shape[1] != config.hidden_size:
-        return None
-    names = config.extra.get("id2label")
-    tags = set(map(str, names.values())) if isinstance(names, Mapping) else set()
-    if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
-        return "tokens"
-    return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
-
-
 def _output_unit(layer: nn.Linear, number: int) -> tuple[Tensor, Tensor]:
     """Return the weight (hidden,) and bias () of one output of a linear layer."""
     return layer.weight[number], layer.bias[number]
+
+
+def _transform_stages(transform: nn.Module) -> tuple[tuple[nn.Linear, Callable[[Tensor], Tensor], nn.Module], ...]:
+    """Return the stages of a `LinearPath` before the outputs of a head; none for the identity."""
+    if not isinstance(transform, BertPredictionHeadTransform):
+        return ()
+    return ((transform.dense, transform.transform_act_fn, transform.LayerNorm),)
 
 
 def _word_at(encoding: Encoding, position: int) -> str:

@@ -49,7 +49,7 @@ MEANINGS = {
     "other_heads": "Numbers of further heads of the same layer that are drawn, with commas.",
     "tokens": "Selected tokens, as queries (`q4`) or as keys (`k2,7`).",
     "kept_share": "Share of each row that the drawn curves add up to, in percent.",
-    "token_range": "The drawn tokens of a long text, as the first position and the one after the last, such as "
+    "token_range": "The tokens of a long text that are drawn, as the first position and the one after the last: "
     "`512.1024`.",
     "edge": "Query and key of which the heads are ranked, as `query.key`, such as `6.1`.",
     "cut": "Blocked attention edges, such as `2.3:q4>k7,8:r`, with `_` between several, see `headlight predict --cut`.",

@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.task_heads": {
         "bert_core.target_kinds",
         "numpy", "torch", "bert_core.config", "bert_core.modeling", "bert_core.records", "bert_core.analysis",
-        "bert_core.tokenizer", "bert_core.loading", "bert_core.registry",
+        "bert_core.tokenizer", "bert_core.loading", "bert_core.registry", "bert_core.checkpoint", "bert_core.pooling",
     },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
@@ -126,25 +126,26 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.edits", "bert_core.task_heads", "bert_core.settings",
     },
     "viz_app": set(),
-    "viz_app.figures": {"numpy", "plotly", "PIL"},
+    "viz_app.windows": {"numpy", "viz_app.texts"},
+    "viz_app.figures": {"numpy", "plotly", "PIL", "viz_app.windows"},
     "viz_app.tokens": {"numpy"},
-    "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
+    "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens", "viz_app.windows"},
     "viz_app.notation": {
         "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records", "viz_app.texts",
     },
     "viz_app.maps": {
         "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records",
-        "bert_core.analysis", "viz_app.notation", "viz_app.tokens",
+        "bert_core.analysis", "viz_app.notation", "viz_app.tokens", "viz_app.windows",
     },
     "viz_app.comparison": {
         "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
-        "viz_app.notation", "viz_app.tokens", "viz_app.maps",
+        "viz_app.notation", "viz_app.tokens", "viz_app.maps", "viz_app.windows",
     },
     "viz_app.export": {
         "bert_core.csv_cells", "bert_core.target_kinds", "jinja2",
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
-        "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",
+        "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.windows",
     },
     "viz_app.export.bertviz": {
         "numpy", "torch", "bertviz", "bert_core.refused", "bert_core.records", "viz_app.export", "viz_app.maps",
@@ -188,7 +189,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages": {
         "bert_core.analysis", "bert_core.loading", "bert_core.progress", "bert_core.records", "bert_core.refused",
         "bert_core.run", "bert_core.studies", "bert_core.tokenizer", "numpy", "streamlit", "viz_app.components",
-        "viz_app.export", "viz_app.figures", "viz_app.maps", "viz_app.shell", "viz_app.texts",
+        "viz_app.export", "viz_app.figures", "viz_app.maps", "viz_app.shell", "viz_app.texts", "viz_app.windows",
     },
     "viz_app.pages.predict": {"bert_core.calibration", "bert_core.task_heads"},
     "viz_app.pages.attention": {"bert_core.edits", "viz_app.tokens"},

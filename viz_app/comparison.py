@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_core.analysis.compare import Alignment, Change, align_tokens, aligned_maps, largest_changes
+from bert_core.analysis.patterns import possible_keys
 from bert_core.deprecation import renamed_fields
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
@@ -16,6 +17,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.maps import CHANGES, UNITS, ShownMaps, heads_off, read_only
 from viz_app.notation import notes_of
 from viz_app.tokens import Token
+from viz_app.windows import common_window
 
 MAX_CHANGES = 20
 MAX_NAMED_TOKENS = 12  # tokens without a partner
@@ -91,6 +93,27 @@ class Comparison:
             self.before.select_map(self.quantity)[layers], self.after.select_map(self.quantity)[layers], self.pairs
         )
 
+    @cached_property
+    def windows(self) -> tuple[int | None, ...]:
+        """For each layer the window within which a pair is possible in at least one run; None for any distance."""
+        if not (self.before.windows and self.after.windows):
+            return ()
+        return tuple(map(common_window, zip(self.before.windows, self.after.windows, strict=True)))
+
+    @cached_property
+    def possible(self) -> np.ndarray | None:
+        """Pairs of aligned tokens within the window of a layer in at least one run, (layer, query, key) bool.
+
+        None: all of them.
+        """
+        if not self.windows:
+            return None
+        possible = np.zeros((len(self.windows), len(self.tokens), len(self.tokens)), bool)
+        for run, places in ((self.before, self.pairs.before), (self.after, self.pairs.after)):
+            in_run = possible_keys(run.windows, len(run.encoding))
+            possible |= True if in_run is None else in_run[:, places[:, None], places]
+        return None if possible.all() else possible
+
     def difference_maps(self) -> ShownMaps:
         """Return the difference of all heads for export."""
         values_before, values_after = self.maps()
@@ -99,7 +122,17 @@ class Comparison:
         edits = notes_of(self.after.edits, self.after.encoding)
         notes = (self.difference, *edits)
         sides, quantity = (self.tokens, self.tokens), CHANGES[self.quantity]
-        return ShownMaps(values, *sides, quantity, self.existing_heads, off, notes, edits=edits)
+        return ShownMaps(
+            values,
+            *sides,
+            quantity,
+            self.existing_heads,
+            off,
+            notes,
+            edits=edits,
+            windows=self.windows,
+            possible=self.possible,
+        )
 
     def largest(self, count: int = MAX_CHANGES) -> list[Change]:
         """Return the largest differences."""

@@ -14,6 +14,7 @@ from bert_core.analysis.patterns import (
     combine_heads,
     map_between_words,
     part_positions,
+    possible_keys,
     readable_word,
     renormalise_rows,
     select_part,
@@ -27,6 +28,7 @@ from bert_core.refused import Refused, require_array, require_instances, short_r
 from bert_core.tokenizer import Encoding
 from viz_app.notation import notes_of
 from viz_app.tokens import Combined, Token
+from viz_app.windows import Hatching, common_window, hatching
 
 UNITS = {
     "attention": "attention",
@@ -72,7 +74,9 @@ class ShownMaps:
         "positive_product", "brought", or "change" or "change_brought" between two runs. existing_heads: (layer, head)
         bool. off: (layer, head) of each head that is switched off. notes: on the rows, in words. combined_name: name of
         the combination of several heads; values are then (1, 1, query, key). edits: of the model during the run, in
-        words; also among the notes. layers: numbers of the layers of the values; None for all of a model.
+        words; also among the notes. windows: of each layer of the values, as in `ModelRun`; empty without local layers.
+        possible: (layer, query, key) bool, pairs within the window of their layer; None: all of them. layers: numbers
+        of the layers of the values; None for all of a model.
     """
 
     values: np.ndarray
@@ -84,6 +88,8 @@ class ShownMaps:
     notes: tuple[str, ...] = ()
     combined_name: str = ""
     edits: tuple[str, ...] = ()
+    windows: tuple[int | None, ...] = ()
+    possible: np.ndarray | None = None
     layers: tuple[int, ...] | None = None
 
     @property
@@ -109,6 +115,14 @@ class ShownMaps:
     def title(self, layer: int, head: int) -> str:
         """Return the name of a map: its head, or the combination of several heads."""
         return self.combined_name or f"L{layer} H{head}"
+
+    def possible_in(self, layer: int) -> np.ndarray | None:
+        """Return the pairs within the window of a layer, (query, key) bool; None if all are."""
+        return None if self.possible is None or self.possible[layer].all() else self.possible[layer]
+
+    def hatching(self, layer: int) -> Hatching | None:
+        """Return the area outside the window of a layer; None for a global one."""
+        return hatching(self.possible_in(layer), self.windows[layer] if self.windows else None)
 
     def pruned(self, layer: int) -> list[int]:
         """Return the heads of a layer that do not exist."""
@@ -154,6 +168,13 @@ class Combination:
         if self.method == "weighted":
             weighting = " by " + (", ".join(f"{weight:g}" for weight in self.weights) or "importance")
         return f"{self.method} of {head_names.get(self.head_selection, 'all layers')}{weighting}"
+
+    def window(self, windows: Sequence[int | None], layer: int) -> int | None:
+        """Return the window of the combined map: the largest of the layers; None for any distance.
+
+        windows: as in `ModelRun`. layer: of the selected heads.
+        """
+        return common_window(windows if self.head_selection == "all" else windows[layer : layer + 1] or [None])
 
     def combine(self, run: ModelRun, quantity: str, layer: int, heads: Sequence[int]) -> Combined:
         """Return the combined map (query, key) of a run, of the whole text and between pieces.
@@ -257,9 +278,11 @@ class MapView:
             return replace(self, token_range=run.token_range).maps(run)
         check_heads(run.existing_heads, self.layer, self.heads)
         values, combined, existing_heads = run.select_map(self.quantity), None, run.existing_heads
+        windows = run.windows
         if self.combination is not None:
             combined = self.combination.combine(run, self.quantity, self.layer, self.heads)
             values, existing_heads = combined.map[None, None], np.ones((1, 1), bool)
+            windows = (self.combination.window(windows, self.layer),)
         return ShownMaps(
             read_only(self.transform(values, run.encoding)),
             *self.tokens(run.encoding),
@@ -269,8 +292,26 @@ class MapView:
             notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
             combined_name="" if combined is None else combined.name,
             edits=notes_of(run.edits, run.encoding),
+            windows=windows,
+            possible=self.possible(windows, run.encoding),
             layers=run.layers if combined is None else None,
         )
+
+    def possible(self, windows: Sequence[int | None], encoding: Encoding) -> np.ndarray | None:
+        """Return which pairs of the transformed maps are within the window of a layer, (layer, query, key) bool.
+
+        windows: of each layer, as in `ModelRun`. Between words, one pair of their pieces must be. None: all of them.
+        Raises Refused as `transform`.
+        """
+        start, stop = self.token_range or (0, len(encoding))
+        possible = possible_keys(windows, stop - start)
+        if possible is None:
+            return None
+        units, queries, keys = self._places(encoding)
+        if self.words:
+            possible = map_between_words(possible.astype(np.float32), self._rows(units), "product") > 0
+        part = select_part(possible, queries, keys)
+        return None if part.all() else part
 
     def transform(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
         """Return maps (..., query, key) between pieces as selected: between words, of the part, renormalised.
@@ -279,9 +320,7 @@ class MapView:
         """
         units, queries, keys = self._places(encoding)
         if self.words:
-            start = 0 if self.token_range is None else self.token_range[0]
-            rows = [[position - start for position in unit] for unit in units]
-            maps = map_between_words(maps, rows, self.quantity)
+            maps = map_between_words(maps, self._rows(units), self.quantity)
         part = select_part(maps, queries, keys)
         return renormalise_rows(part) if self.renormalise and self.partial(encoding) else part
 
@@ -302,6 +341,11 @@ class MapView:
         """Return notes on the rows: if tokens are left out, whether the rows were renormalised."""
         rescaling = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
         return (f"rows {rescaling}",) if self.partial(encoding) else ()
+
+    def _rows(self, units: Sequence[tuple[int, ...]]) -> list[list[int]]:
+        """Return the rows of the maps that the pieces of each unit have."""
+        start = 0 if self.token_range is None else self.token_range[0]
+        return [[position - start for position in unit] for unit in units]
 
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
         """Return the pieces of each unit (word or piece), and the indices of the units that are queries and keys."""
@@ -406,6 +450,12 @@ def _check_values(values: np.ndarray, existing: np.ndarray, quantity: str) -> No
         except Refused as error:
             alternatives = 'quantity="gradient", "product", "brought" or "change"'
             raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
+
+
+def map_hatching(window: int | None, length: int) -> Hatching | None:
+    """Return the area of the map of a whole text that is outside the window of a layer. length: in tokens."""
+    possible = possible_keys((window,), length)
+    return None if possible is None else hatching(possible[0], window)
 
 
 def curve_limit(values: np.ndarray, quantity: str) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.analysis.patterns import attention_entropy, share_to
+from bert_core.analysis.patterns import attention_entropy, possible_in, relative_entropy, share_to
 from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value
 from bert_core.refused import validate_arrays
@@ -43,16 +44,22 @@ class Cautions:
 
 
 @validate_arrays(encoding="key", attention="layer head query key")
-def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
+def cautions(attention: np.ndarray, encoding: Encoding, *, windows: Sequence[int | None] = ()) -> Cautions:
     """Compute which heads attend nearly uniformly, and how much attention goes to [CLS] and [SEP].
 
     attention: (layer, head, query, key). Each row sums to 1. A pruned head is NaN and is not counted.
-    Raises Refused if a row does not sum to 1.
+    windows: those of `ModelRun`. In a local layer, attention is compared with a uniform one within the window, and only
+        queries that can attend to [CLS] or [SEP] are counted in its share.
+    Raises Refused if a row does not sum to 1, or if the windows do not fit the attention.
     Source of the interpretation of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
     """
-    flat = attention_entropy(attention) > FLAT_ENTROPY_SHARE * np.log(attention.shape[-1])
+    entropy, possible = attention_entropy(attention), possible_in(attention, windows)
+    if possible is None:
+        flat = entropy > FLAT_ENTROPY_SHARE * np.log(attention.shape[-1])
+    else:
+        flat = relative_entropy(attention, possible) > FLAT_ENTROPY_SHARE
     special_keys = encoding.has_role("first"), encoding.has_role("between", "end")
-    shares = (share_to(attention, keys) for keys in special_keys)
+    shares = (share_to(attention, keys, windows=windows) for keys in special_keys)
     # NaN if all heads are pruned.
     to_cls, to_sep = (float(np.nansum(share) / (~np.isnan(share)).sum()) for share in shares)
     return Cautions(flat, to_cls, to_sep)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
+from bert_core.analysis.patterns import possible_in
 from bert_core.deprecation import renamed_parameters
 from bert_core.records.run import ModelRun
 from bert_core.refused import require_int, validate_arguments, validate_arrays
@@ -97,7 +98,7 @@ class PairHead(NamedTuple):
 
     weight: attention weight, 0 to 1.
     percentile: percentage of all (query, key) pairs of the text with a smaller attention weight in this head, below
-        100.
+        100; in a local layer, of the pairs within its window.
     """
 
     layer: int
@@ -110,7 +111,8 @@ class PairHead(NamedTuple):
 def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
     """Rank the heads by their attention weight from one token to another, the largest first.
 
-    Equal weights are in the order of layer and head. Pruned heads are left out.
+    Equal weights are in the order of layer and head. Pruned heads are left out, and those of local layers whose window
+    is smaller than the distance of the two tokens.
 
     query, key: positions of the two tokens.
     Raises Refused if a position does not exist, or the run has no maps of it.
@@ -124,10 +126,16 @@ def find_heads(run: ModelRun, query: int, key: int) -> list[PairHead]:
     L3 H8: 0.88
     """
     start, stop = run.token_range or (0, len(run.encoding))
-    query, key = (require_int(name, value, start, stop - 1) for name, value in (("query", query), ("key", key)))
-    weights = run.attention[:, :, query - start, key - start]
-    layers = range(len(weights)) if run.layers is None else run.layers
-    percentiles = 100 * (run.attention < weights[..., None, None]).mean((-2, -1))
+    query, key = (require_int(name, value, start, stop - 1) - start for name, value in (("query", query), ("key", key)))
+    layers = range(len(run.attention)) if run.layers is None else run.layers
+    weights = run.attention[:, :, query, key]
+    possible = possible_in(run.attention, run.windows)
+    is_smaller = run.attention < weights[..., None, None]
+    if possible is None:
+        percentiles = 100 * is_smaller.mean((-2, -1))
+    else:
+        percentiles = 100 * (is_smaller & possible[:, None]).sum((-2, -1)) / possible.sum((-2, -1))[:, None]
+        weights = np.where(possible[:, None, query, key], weights, np.nan)
     return [
         PairHead(layers[layer], head, float(weights[layer, head]), float(percentiles[layer, head]))
         for layer, head in leading_heads(weights, weights.size)

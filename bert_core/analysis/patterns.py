@@ -65,9 +65,89 @@ def attention_entropy(attention: np.ndarray) -> np.ndarray:
 
 def mean_entropy(attention: np.ndarray) -> np.ndarray:
     """Compute the same as `attention_entropy` without checking the rows. A row of zeros (ablated head) counts as 0."""
-    terms = attention * np.log(np.maximum(attention, np.finfo(np.float32).tiny))
-    entropy: np.ndarray = -terms.sum(-1).mean(-1)
+    entropy: np.ndarray = _entropy_of_rows(attention).mean(-1)
     return entropy
+
+
+def _entropy_of_rows(attention: np.ndarray) -> np.ndarray:
+    """Compute the entropy of each row, (layer, head, query) in nats."""
+    terms = attention * np.log(np.maximum(attention, np.finfo(np.float32).tiny))
+    entropy: np.ndarray = -terms.sum(-1)
+    return entropy
+
+
+def relative_entropy(attention: np.ndarray, possible: np.ndarray | None = None) -> np.ndarray:
+    """Compute the entropy of rows divided by the logarithm of the number of possible keys, mean over queries.
+
+    attention: (layer, head, query, key). possible: (layer, query, key) boolean, which keys a query can attend to; None:
+        all.
+    Returns (layer, head), from 0 (one key) to 1 (uniform over the possible keys). Queries with one possible key are not
+    counted; NaN if no query is.
+    """
+    if possible is None:
+        share: np.ndarray = mean_entropy(attention) / np.log(attention.shape[-1])
+        return share
+    largest = np.log(possible.sum(-1))  # (layer, query)
+    shares = _entropy_of_rows(attention) / np.where(largest > 0, largest, 1)[:, None]
+    return mean_over_queries(shares, largest > 0)
+
+
+def mean_over_queries(values: np.ndarray, is_counted: np.ndarray | None) -> np.ndarray:
+    """Compute the mean of values (layer, head, query) over the queries that count, (layer, head); NaN if none does.
+
+    is_counted: (layer, query) boolean; None: all queries count.
+    """
+    if is_counted is None:
+        mean: np.ndarray = values.mean(-1)
+        return mean
+    counts = is_counted.sum(-1)[:, None]
+    sums = (values * is_counted[:, None]).sum(-1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def possible_keys(windows: Sequence[int | None], length: int) -> np.ndarray | None:
+    """Return which keys each query of each layer can attend to, (layer, query, key) boolean; None for all of them.
+
+    windows: for each layer the largest distance between a query and a key; None for any distance. length: of the text.
+
+    >>> from bert_core.analysis.patterns import possible_keys
+    >>> possible_keys((None, 1), 3)[1].astype(int)
+    array([[1, 1, 0],
+           [1, 1, 1],
+           [0, 1, 1]])
+    """
+    if all(window is None or window >= length - 1 for window in windows):
+        return None
+    distances = abs(np.subtract.outer(np.arange(length), np.arange(length)))
+    return np.stack([distances <= (length if window is None else window) for window in windows])
+
+
+def can_attend_to(keys: np.ndarray, possible: np.ndarray | None) -> np.ndarray | None:
+    """Return which queries can attend to at least one of some keys, (layer, query) boolean.
+
+    keys: (key,) boolean. possible: (layer, query, key) boolean; None: every query can attend to every key.
+    Returns None if all queries count: without `possible`, and if there is no such key in the text.
+    """
+    if possible is None or not keys.any():
+        return None
+    return np.asarray(possible[..., keys].any(-1))
+
+
+def possible_in(attention: np.ndarray, windows: Sequence[int | None]) -> np.ndarray | None:
+    """Return which keys each query can attend to, (layer, query, key) boolean; None if all of them.
+
+    attention: (layer, head, query, key), of a whole text. windows: as in `ModelRun`.
+    Raises Refused if there are windows of another number of layers, or maps of a part of a text.
+    """
+    layers, _, queries, keys = attention.shape
+    if not windows:
+        return None
+    if len(windows) != layers or queries != keys:
+        raise Refused(
+            f"{len(windows)} windows and attention of shape {attention.shape}: one for each layer is needed, and maps "
+            "from all tokens to all tokens"
+        )
+    return possible_keys(windows, keys)
 
 
 @validate_arrays(attention="layer head seq seq")
@@ -84,19 +164,23 @@ def mean_distance(attention: np.ndarray) -> np.ndarray:
 
 
 @validate_arrays(attention="layer head query key")
-def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.ndarray:
+def share_to(
+    attention: np.ndarray, keys: Sequence[bool] | np.ndarray, *, windows: Sequence[int | None] = ()
+) -> np.ndarray:
     """Compute the share of the attention of each head that goes to some keys, mean over queries.
 
     attention: (layer, head, query, key).
     keys: (key,) boolean.
-    Returns (layer, head), 0 to 1.
-    Raises Refused if keys is not boolean or has the wrong length.
+    windows: those of `ModelRun`. In a local layer, only queries that can attend to one of the keys are counted.
+    Returns (layer, head), 0 to 1; NaN for a local layer in which no query can attend to the keys.
+    Raises Refused if keys is not boolean or has the wrong length, or if the windows do not fit the attention.
     """
     is_selected = require_sequence("keys", keys, "True and False")
     if len(is_selected) != attention.shape[-1] or not all(isinstance(flag, bool | np.bool_) for flag in is_selected):
         raise Refused(f"keys is {short_repr(keys)}: it must be True or False for each of {attention.shape[-1]} keys")
-    share: np.ndarray = attention[..., np.array(is_selected)].sum(-1).mean(-1)
-    return share
+    selected = np.array(is_selected)
+    is_counted = can_attend_to(selected, possible_in(attention, windows))
+    return mean_over_queries(attention[..., selected].sum(-1), is_counted)
 
 
 @compared_by_value
@@ -104,22 +188,32 @@ class RoleFigures(NamedTuple):
     """Numbers that distinguish roles of heads, each (layer, head).
 
     entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
+    relative_entropy: entropy divided by the logarithm of the number of keys, in a local layer of the possible keys.
     """
 
     entropy: np.ndarray
     to_sep: np.ndarray
     distance: np.ndarray
+    relative_entropy: np.ndarray
+
+    @property
+    def sort_values(self) -> dict[str, np.ndarray]:
+        """Values by which heads of all layers are sorted, by "entropy" (the relative one), "to_sep" and "distance"."""
+        return {"entropy": self.relative_entropy, "to_sep": self.to_sep, "distance": self.distance}
 
 
 @validate_arrays(encoding="seq", attention="layer head seq seq")
-def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
+def role_figures(attention: np.ndarray, encoding: Encoding, *, windows: Sequence[int | None] = ()) -> RoleFigures:
     """Compute entropy, share to [SEP] and mean distance of every head in one text.
 
     attention: (layer, head, query, key). Each row sums to 1.
-    Raises Refused if a row does not sum to 1.
+    windows: those of `ModelRun`. In a local layer, only queries that can attend to [SEP] are counted in its share.
+    Raises Refused if a row does not sum to 1, or if the windows do not fit the attention.
     """
-    to_sep = share_to(attention, encoding.has_role("between", "end"))
-    return RoleFigures(attention_entropy(attention), to_sep, mean_distance(attention))
+    entropy = attention_entropy(attention)
+    to_sep = share_to(attention, encoding.has_role("between", "end"), windows=windows)
+    shares = relative_entropy(attention, possible_in(attention, windows))
+    return RoleFigures(entropy, to_sep, mean_distance(attention), shares)
 
 
 def sort_heads(figures: np.ndarray) -> np.ndarray:

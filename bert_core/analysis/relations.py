@@ -20,11 +20,11 @@ MAX_OFFSET = 8  # words: largest distance of the fixed offsets of the baseline
 class RelationRow(NamedTuple):
     """One dependency relation with the attention head that predicts it best and the best fixed offset.
 
-    asked: number of occurrences.
+    asked: number of occurrences; for a head of a local layer, of those whose two words are within its window.
     layer, head, direction, accuracy: the best attention head. None, and accuracy 0, if no head is ever
         correct. The accuracy is NaN if all heads are pruned.
     offset: number of words after the dependent (negative before) at which the baseline predicts the syntactic head.
-    offset_accuracy: accuracy of this baseline, 0 to 1.
+    offset_accuracy: accuracy of this baseline in the same occurrences, 0 to 1.
     """
 
     relation: str
@@ -53,20 +53,24 @@ class RelationTally:
     """Correct predictions of every attention head and every fixed offset by relation, accumulated over sentences.
 
     Each attention head predicts in two directions: the word that the dependent attends to most, and the word that
-    attends most to the dependent. The dependent itself, [CLS] and [SEP] are excluded.
+    attends most to the dependent. The dependent itself, [CLS] and [SEP] are excluded. A head of a local layer is only
+    asked for relations within its window.
 
+    windows: for each layer the largest distance between a query and a key, as in `ModelRun`; empty for any distance.
     counts: relation -> number of occurrences.
     left_out: number of relations left out because a word has no word piece, as after truncation.
     sentences: number of sentences.
     Source: Clark 2019, section 4.2 (arXiv:1906.04341).
     """
 
-    def __init__(self, layers: int, heads: int) -> None:
+    def __init__(self, layers: int, heads: int, windows: Sequence[int | None] = ()) -> None:
+        self.windows = tuple(windows) or (None,) * layers
         self.counts: Counter[str] = Counter()
         self.left_out = 0
         self.sentences = 0
         self._right: dict[str, np.ndarray] = defaultdict(lambda: np.zeros((len(DIRECTIONS), layers, heads), np.int64))
-        self._offsets: dict[str, Counter[int]] = defaultdict(Counter)
+        # By window and relation: how often each offset is right, in occurrences within the window.
+        self._offsets: dict[tuple[int | None, str], Counter[int]] = defaultdict(Counter)
         self._exists = np.ones((layers, heads), bool)
 
     def add(
@@ -101,7 +105,10 @@ class RelationTally:
             relation = relations[word]
             self.counts[relation] += 1
             self._right[relation] += predictions[..., place[word]] == place[head]
-            self._offsets[relation][head - word] += 1
+            distance = min(abs(query - key) for query in pieces[word] for key in pieces[head])
+            for window in {None, *self.windows}:
+                if window is None or distance <= window:
+                    self._offsets[window, relation][head - word] += 1
 
     @renamed_parameters(least="min_count")
     def rows(self, min_count: int = 1) -> list[RelationRow]:
@@ -110,11 +117,13 @@ class RelationTally:
         for relation, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             if count < min_count:
                 continue
-            offsets = {offset: right for offset, right in self._offsets[relation].items() if abs(offset) <= MAX_OFFSET}
+            accuracies = np.nan_to_num(self.accuracy(relation), nan=-1)
+            direction, layer, head = map(int, np.unravel_index(accuracies.argmax(), accuracies.shape))
+            any_right = bool(accuracies[direction, layer, head] > 0)
+            all_offsets = self._offsets[self.windows[layer] if any_right else None, relation]
+            offsets = {offset: right for offset, right in all_offsets.items() if abs(offset) <= MAX_OFFSET}
             offset = max(offsets, key=lambda offset: (offsets[offset], -abs(offset), offset), default=1)
-            right = np.where(self._exists, self._right[relation], -1)
-            direction, layer, head = map(int, np.unravel_index(right.argmax(), right.shape))
-            any_right = bool(right[direction, layer, head] > 0)
+            count = all_offsets.total()
             table.append(
                 RelationRow(
                     relation,
@@ -122,7 +131,7 @@ class RelationTally:
                     layer if any_right else None,
                     head if any_right else None,
                     DIRECTIONS[direction] if any_right else None,
-                    right[direction, layer, head] / count if self._exists.any() else float("nan"),
+                    max(accuracies[direction, layer, head], 0) if self._exists.any() else float("nan"),
                     offset,
                     offsets.get(offset, 0) / count,
                 )
@@ -140,8 +149,9 @@ class RelationTally:
         return sorted((row for row in head_rows if row.accuracy > row.offset_accuracy), key=lambda row: -row.accuracy)
 
     def accuracy(self, relation: str) -> np.ndarray:
-        """Return the accuracy of every head for one relation, (direction, layer, head). A pruned head is NaN.
+        """Return the accuracy of every head for one relation, (direction, layer, head).
 
+        A pruned head is NaN, and so is a head of a local layer in which the relation was never within the window.
         Raises Refused if the relation did not occur.
         """
         if not self.counts[relation]:
@@ -149,7 +159,9 @@ class RelationTally:
                 f"it must be one of {', '.join(sorted(self.counts))}" if self.counts else "there are no relations yet"
             )
             raise Refused(f"the relation {relation!r} did not occur: {allowed}")
-        shares: np.ndarray = np.where(self._exists, self._right[relation] / self.counts[relation], np.nan)
+        counts = np.array([self._offsets[window, relation].total() for window in self.windows])[:, None]
+        exists = self._exists & (counts > 0)
+        shares: np.ndarray = np.where(exists, self._right[relation] / np.maximum(counts, 1), np.nan)
         return shares
 
     of_head = RenamedAttribute("rows_of_head")

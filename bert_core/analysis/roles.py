@@ -9,7 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.flow import check_rows
-from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, readable_word
+from bert_core.analysis.patterns import (
+    attention_entropy,
+    can_attend_to,
+    mean_distance,
+    mean_over_queries,
+    possible_in,
+    readable_word,
+    relative_entropy,
+)
 from bert_core.analysis.units import map_of_units, word_units
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import (
@@ -35,6 +43,7 @@ THRESHOLDS: Mapping[str, float] = {
     "broad": 0.78,
 }
 NO_ROLE = "none of these"
+COUNTED = " (texts)"  # end of the name of the number of texts in which a figure is possible
 MAX_DIMENSIONS = 100
 MIN_SHARE = 1e-30  # replaces 0 in the argument of a logarithm
 ROLE_DESCRIPTIONS: Mapping[str, str] = {
@@ -71,13 +80,19 @@ class AttentionExample(NamedTuple):
 
 
 @validate_arrays(encoding="seq", attention="layer head seq seq")
-def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
+def role_scores(
+    attention: np.ndarray, encoding: Encoding, *, windows: Sequence[int | None] = ()
+) -> dict[str, np.ndarray]:
     """Compute how well every head fits each role in one text, averaged over the queries except [CLS] and [SEP].
 
     attention: (layer, head, query, key). Each row sums to 1.
+    windows: those of `ModelRun`. In a local layer, each score is the mean over the queries that can attend to one of
+        its keys, and NaN if there is no such query.
     Returns scores (layer, head), 0 to 1, by role. The roles "previous", "next", "self", "cls", "sep" and "punctuation"
     are mean shares of attention to the previous token, the next token, the token itself, [CLS], [SEP] and punctuation.
-    The role "broad" is the mean entropy divided by its maximum, ln(keys). All scores are NaN if the text is empty.
+    The role "broad" is the mean of entropy over its maximum, the logarithm of the number of possible keys. All scores
+    are NaN if the text is empty.
+    Raises Refused if the windows do not fit the attention.
     Source: Clark 2019, section 3 (arXiv:1906.04341).
 
     >>> import bert_core
@@ -91,14 +106,17 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
     text_positions = np.nonzero(~special)[0]
     if not len(text_positions):
         return {role: np.full(attention.shape[:2], np.nan) for role in THRESHOLDS}
+    possible = possible_in(attention, windows)
     rows = attention[..., text_positions, :]
+    possible = None if possible is None else possible[:, text_positions]
     row_numbers = np.arange(len(text_positions))
 
     def offset_share(offset: int) -> np.ndarray:
-        return rows[..., row_numbers, text_positions + offset].mean(-1)  # type: ignore[no-any-return]
+        places = ..., row_numbers, text_positions + offset
+        return mean_over_queries(rows[places], None if possible is None else possible[places])
 
     def share(keys: np.ndarray) -> np.ndarray:
-        return rows[..., keys].sum(-1).mean(-1)  # type: ignore[no-any-return]
+        return mean_over_queries(rows[..., keys].sum(-1), can_attend_to(keys, possible))
 
     return {
         "previous": offset_share(-1),
@@ -107,16 +125,16 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
         "cls": share(special & encoding.has_role("first")),
         "sep": share(special & encoding.has_role("between", "end")),
         "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
-        "broad": mean_entropy(rows) / np.log(len(encoding)),
+        "broad": relative_entropy(rows, possible),
     }
 
 
 def role_of(scores: Mapping[str, float]) -> Role:
     """Return the role whose score is highest relative to its threshold, or `NO_ROLE` if all are below it.
 
-    scores: of one head, by role.
+    scores: of one head, by role. NaN (not possible in a local layer) counts as lowest.
     """
-    best = max(THRESHOLDS, key=lambda name: scores[name] / THRESHOLDS[name])
+    best = max(THRESHOLDS, key=lambda name: np.nan_to_num(scores[name] / THRESHOLDS[name], nan=-1))
     return Role(best if scores[best] > THRESHOLDS[best] else NO_ROLE, float(scores[best]))
 
 
@@ -132,18 +150,47 @@ def confidence(attention: np.ndarray, encoding: Encoding) -> np.ndarray:
     return mean
 
 
-def head_figures(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
+def head_figures(
+    attention: np.ndarray, encoding: Encoding, *, windows: Sequence[int | None] = ()
+) -> dict[str, np.ndarray]:
     """Compute all numbers about every head from the attention maps of one text.
 
     attention: (layer, head, query, key). Each row sums to 1.
+    windows: as for `role_scores`.
     Returns (layer, head) by name: confidence, entropy (nats), distance (tokens) and the scores of the roles.
     """
     return {
         "confidence": confidence(attention, encoding),
         "entropy": attention_entropy(attention),
         "distance": mean_distance(attention),
-        **role_scores(attention, encoding),
+        **role_scores(attention, encoding, windows=windows),
     }
+
+
+def add_figures(
+    sums: dict[str, np.ndarray], figures: Mapping[str, np.ndarray], windows: Sequence[int | None], *, texts: int = 1
+) -> None:
+    """Add the figures (layer, head) of the heads for one text to sums over texts.
+
+    windows: those of the model. With local layers, a figure can be NaN in some texts: these are not counted in it.
+    texts: divisor of the figures.
+    """
+    for name, values in figures.items():
+        if any(window is not None for window in windows):
+            counts = name + COUNTED
+            sums[counts] = sums.get(counts, 0.0) + np.isfinite(values) / texts
+            values = np.nan_to_num(values)
+        sums[name] = sums.get(name, 0.0) + values.astype(np.float64) / texts
+
+
+def mean_figures(sums: Mapping[str, np.ndarray], texts: int) -> dict[str, np.ndarray]:
+    """Return the means of figures of `add_figures` over texts, NaN for a figure of no text. texts: their number."""
+    with np.errstate(invalid="ignore"):
+        return {
+            name: values / sums.get(name + COUNTED, texts)
+            for name, values in sums.items()
+            if not name.endswith(COUNTED)
+        }
 
 
 def _is_punctuation(token: str) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.analysis.patterns import share_to
+from bert_core.analysis.patterns import can_attend_to, possible_in, share_to
 from bert_core.deprecation import renamed_fields, renamed_parameters
 from bert_core.records.base import compared_by_value
 from bert_core.refused import check_finite, validate_arrays
@@ -24,7 +24,7 @@ class Sinks(NamedTuple):
     A pruned head has the token -1, and all other values are NaN.
 
     token: position of the token.
-    share: its share of the attention, mean over queries, 0 to 1.
+    share: its share of the attention, mean over the queries that can attend to it, 0 to 1.
     length: norm of its value vector divided by the mean norm of the other tokens. NaN if the others are zero.
     rank: effective rank of the head outputs of all tokens, at least 1. It is 1 if they differ only in length, and NaN
         if all are zero.
@@ -52,18 +52,20 @@ class Sinks(NamedTuple):
 
 
 @validate_arrays(attention="layer head query key", values="layer head key width")
-def sinks(attention: np.ndarray, values: np.ndarray) -> Sinks:
+def sinks(attention: np.ndarray, values: np.ndarray, *, windows: Sequence[int | None] = ()) -> Sinks:
     """Find the token with the most attention of each head, and compute what it contributes.
 
     attention: (layer, head, query, key), attention probabilities. A pruned head is NaN.
     values: (layer, head, key, width), value vectors in coordinates in which norms are those of the hidden states, as
         returned by `head_values` with `projected`.
-    Raises Refused if a number of an existing head is not finite.
+    windows: those of `ModelRun`.
+    Raises Refused if a number of an existing head is not finite, or if the windows do not fit the attention.
     Source: Bondarenko 2023, section 3 (arXiv:2306.12929). The rank is that of Roy and Vetterli 2007.
     """
-    exists = ~np.isnan(attention).all((2, 3))
+    exists, possible = ~np.isnan(attention).all((2, 3)), possible_in(attention, windows)
     attention = np.where(exists[..., None, None], attention, 0)
-    shares, norms = attention.mean(2), np.linalg.norm(values, axis=-1)
+    shares = attention.mean(2) if possible is None else attention.sum(2) / possible.sum(1)[:, None]
+    norms = np.linalg.norm(values, axis=-1)
     token = shares.argmax(-1)
 
     def at_token(figures: np.ndarray) -> np.ndarray:
@@ -113,21 +115,29 @@ class SinkContribution(NamedTuple):
 @renamed_parameters(brought="value_weighted")
 @validate_arrays(attention="layer head query key", value_weighted="layer head query key")
 def sink_contribution(
-    attention: np.ndarray, value_weighted: np.ndarray, keys: Sequence[bool] | np.ndarray
+    attention: np.ndarray,
+    value_weighted: np.ndarray,
+    keys: Sequence[bool] | np.ndarray,
+    *,
+    windows: Sequence[int | None] = (),
 ) -> SinkContribution:
     """Compute the attention and the value-weighted attention of some tokens, over heads that attend mostly to them.
 
     attention, value_weighted: (layer, head, query, key), maps of one run. A pruned head is NaN. Pruned and ablated
         heads are not counted.
     keys: (key,) boolean, the tokens.
-    Raises Refused if keys is not boolean or has the wrong length.
+    windows: those of `ModelRun`. In a local layer, only queries that can attend to one of the tokens are counted.
+    Raises Refused if keys is not boolean or has the wrong length, or if the windows do not fit the attention.
     """
-    shares, sums = share_to(attention, keys), value_weighted.sum(-1)
+    shares, sums = share_to(attention, keys, windows=windows), value_weighted.sum(-1)
     exists = ~np.isnan(value_weighted).all((2, 3)) & (sums > 0).any(-1)
     is_sink = exists & (shares > SINK_SHARE)
     if not is_sink.any():
         return SinkContribution(0, int(exists.sum()), float("nan"), float("nan"))
     key_shares = value_weighted[..., np.asarray(keys)].sum(-1) / np.where(sums > 0, sums, np.nan)
+    is_counted = can_attend_to(np.asarray(keys), possible_in(attention, windows))
+    if is_counted is not None:
+        key_shares = np.where(is_counted[:, None], key_shares, np.nan)
     head_shares = key_shares[is_sink]  # (sink, query); NaN for queries without value-weighted attention
     counts = (~np.isnan(head_shares)).sum(-1)
     head_means = np.nansum(head_shares, axis=-1) / np.where(counts > 0, counts, np.nan)

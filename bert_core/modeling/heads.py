@@ -29,6 +29,11 @@ class BertPredictionHeadTransform(nn.Module):
         return normalised
 
 
+def build_token_transform(config: BertConfig) -> nn.Module:
+    """Return the layers before a classifier of tokens: the identity, unless all heads have one design."""
+    return BertPredictionHeadTransform(config) if config.family.one_head_design else nn.Identity()
+
+
 class BertLMPredictionHead(nn.Module):
     """The scores of all word pieces; `bias` and `decoder.bias` are one parameter under two published names."""
 

@@ -167,6 +167,15 @@ class BertIntermediate(nn.Module):
         normalised = self.input_norm(hidden_states)
         return self.activate(self.dense(normalised), None if self.gate is None else self.gate(normalised))
 
+    def gated_inputs(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the two inputs of the neurons of a gated network: after the activation function, and the gate.
+
+        hidden_states: (..., hidden), as for `forward`. Returns (..., intermediate) each.
+        """
+        assert self.gate is not None  # of a gated network
+        normalised = self.input_norm(hidden_states)
+        return self.intermediate_act_fn(self.dense(normalised)), self.gate(normalised)
+
     @property
     def linears(self) -> tuple[str, ...]:
         """Names of the dense layers whose outputs are the inputs of the neurons."""
@@ -643,14 +652,37 @@ def _is_watched(layer: BertLayer) -> bool:
 
 
 class BertPooler(nn.Module):
-    """A dense layer and tanh on the hidden state of the first token; some families use ReLU or GELU instead."""
+    """A dense layer and tanh on the hidden state of the first token; some families use ReLU or GELU instead.
+
+    In families with one design of all heads, a layer norm follows, and the mean of the hidden states can be the input.
+    pooling: "cls" or "mean", see `BertConfig.classifier_pooling`.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.layer_design.head_bias)
         self.activation = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}[config.pooler_act]()
+        self.LayerNorm = build_norm(config, config.hidden_size) if config.family.one_head_design else nn.Identity()
+        self.pooling = config.classifier_pooling
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Compute the pooled output (batch, hidden) of hidden states (batch, seq, hidden)."""
-        pooled: Tensor = self.activation(self.dense(hidden_states[:, 0]))
+    def text_states(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Compute the states (..., hidden) that the dense layer reads, from hidden states (..., seq, hidden).
+
+        attention_mask: (..., seq), 0 at padding, which a mean excludes, and 1 elsewhere; None without padding.
+        """
+        if self.pooling == "cls":
+            return hidden_states[..., 0, :]
+        if attention_mask is None:
+            return hidden_states.mean(-2)
+        weights = attention_mask.to(hidden_states)[..., None]
+        return (hidden_states * weights).sum(-2) / weights.sum(-2)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Compute the pooled output (batch, hidden) of hidden states (batch, seq, hidden), see `text_states`."""
+        pooled: Tensor = self.transform(self.text_states(hidden_states, attention_mask))
         return pooled
+
+    def transform(self, states: Tensor) -> Tensor:
+        """Apply all layers to states (..., hidden)."""
+        transformed: Tensor = self.LayerNorm(self.activation(self.dense(states)))
+        return transformed

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core import checkpoint
-from bert_core.attention import MASKED_SCORE, BertSelfAttention
+from bert_core.attention import MASKED_SCORE, BertSelfAttention, gather_positions
 from bert_core.config import BertConfig, check_part_number
 from bert_core.deprecation import RenamedAttribute
 from bert_core.modeling.heads import (
@@ -21,6 +21,7 @@ from bert_core.modeling.heads import (
     BertOnlyMLMHead,
     BertOnlyNSPHead,
     BertPreTrainingHeads,
+    build_token_transform,
     classification_loss,
     masked_lm_loss,
     span_loss,
@@ -59,12 +60,13 @@ class BertPreTrainedModel(nn.Module):
         super().__init__()
         self.config = config
 
-    def _init_head(self, head: nn.Module, *, with_encoder: bool) -> None:
-        """Initialise the weights of a head, in place, and those of a newly created encoder too."""
+    def _init_head(self, *parts: nn.Module, with_encoder: bool) -> None:
+        """Initialise the weights of the parts of a head, in place, and those of a newly created encoder too."""
         if with_encoder:
             self.init_weights()
         else:
-            head.apply(self._init_weights)
+            for part in parts:
+                part.apply(self._init_weights)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Initialise a module in place: normal weights of std initializer_range, zero biases, identity layer norms."""
@@ -405,7 +407,8 @@ class BertModel(BertPreTrainedModel):
         is_decoder: mask later positions; None uses the configuration.
         mode: "multimodal" uses cross-attention if the model has it, and "text" never does.
         positions: (batch, position), those of the last layer that are computed; None computes all. The shape of
-            last_hidden_state is then (batch, position, hidden). The pooler reads the first, so [CLS] comes first.
+            last_hidden_state is then (batch, position, hidden). The pooler reads the first, so [CLS] comes first; a
+            pooler that reads the mean has no output.
         Raises ValueError unless exactly one input is given, and for a mask, a cache or encoder states that do not fit.
         Raises Refused if the sequence is longer than the position table.
         """
@@ -458,7 +461,7 @@ class BertModel(BertPreTrainedModel):
         )
         outputs = BertModelOutput(
             last_hidden_state=encoded.last_hidden_state,
-            pooler_output=None if self.pooler is None else self.pooler(encoded.last_hidden_state),
+            pooler_output=self._pooled(encoded.last_hidden_state, attention_mask, positions),
             hidden_states=encoded.hidden_states,
             past_key_values=encoded.past_key_values,
             attentions=encoded.attentions,
@@ -466,6 +469,15 @@ class BertModel(BertPreTrainedModel):
         )
         # The declared type is that of the default; only callers that set return_dict to False get a tuple.
         return outputs if return_dict else cast("BertModelOutput", outputs.to_tuple())
+
+    def _pooled(self, states: Tensor, attention_mask: Tensor | None, positions: Tensor | None) -> Tensor | None:
+        """Compute the output of the pooler; None without a pooler, or if it reads positions that are not computed."""
+        if self.pooler is None or (self.pooler.pooling != "cls" and positions is not None):
+            return None
+        if attention_mask is not None and attention_mask.dim() == 3:  # a token that no query attends to is padding
+            attention_mask = attention_mask.amax(1)
+        pooled: Tensor = self.pooler(states, attention_mask)
+        return pooled
 
     def _check_encoder_states(
         self, states: States | None, past_key_values: Sequence[LayerCache] | None, mode: str
@@ -642,9 +654,10 @@ class BertForTokenClassification(BertPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
+        self.transform = build_token_transform(config)
         self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self._init_head(self.classifier, with_encoder=bert is None)
+        self._init_head(self.transform, self.classifier, with_encoder=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
@@ -655,7 +668,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         model_arguments: as in BertModel.forward.
         """
         outputs = self.bert(input_ids, **model_arguments)
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        logits = self.classifier(self.dropout(self.transform(outputs.last_hidden_state)))
         return TokenClassifierOutput(
             loss=None if labels is None else F.cross_entropy(logits.float().flatten(0, 1), labels.flatten()),
             logits=logits,
@@ -674,8 +687,10 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         """bert: the encoder, shared with another model and not modified; None creates one."""
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
+        self.transform = build_token_transform(config)
+        self.dropout = nn.Dropout(config.dropout_before_classifier if config.family.one_head_design else 0.0)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        self._init_head(self.qa_outputs, with_encoder=bert is None)
+        self._init_head(self.transform, self.qa_outputs, with_encoder=bert is None)
 
     def forward(
         self,
@@ -690,7 +705,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         start_positions, end_positions: (batch,), as in span_loss. model_arguments: as in BertModel.forward.
         """
         outputs = self.bert(input_ids, **model_arguments)
-        start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        start_logits, end_logits = self.qa_outputs(self.dropout(self.transform(outputs.last_hidden_state))).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = span_loss(start_logits, end_logits, start_positions, end_positions)
@@ -753,7 +768,13 @@ class BertForMultipleChoice(BertPreTrainedModel):
             choices = choices or tensor.shape[1]
             texts[name] = tensor.flatten(0, 1)
         outputs = self.bert(**texts, **model_arguments)
-        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)
+        pooled, mask = outputs.pooler_output, texts.get("attention_mask")
+        if self.config.family.one_head_design and self.config.classifier_pooling == "cls" and mask is not None:
+            # As in transformers, the first token is the first that is not padding.
+            first = mask.long().argmax(-1)[:, None]
+            assert self.bert.pooler is not None  # the encoder of this model has one
+            pooled = self.bert.pooler(gather_positions(outputs.last_hidden_state, first))
+        logits = self.classifier(self.dropout(pooled)).view(-1, choices)
         return MultipleChoiceOutput(
             loss=None if labels is None else F.cross_entropy(logits.float(), labels.view(-1)),
             logits=logits,

@@ -133,6 +133,7 @@ class Walk:
         layer.N.output_dense, .output: (seq, hidden). .output_sum: the input of the layer norm that ends the layer, if
             it has one; without one, .output is the sum with the residual stream.
         hidden_states: (layer + 1, seq, hidden), the input of each layer and the output of the last.
+        final.sum, .normed: (seq, hidden), before and after the final layer norm of a pre-norm model.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden), and
             .normed before them in some models.

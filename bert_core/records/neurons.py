@@ -17,14 +17,19 @@ from bert_core.tokenizer import Encoding
 class NeuronRun:
     """Activations of the feed-forward neurons of every layer at every token of a text.
 
-    activations: (layer, seq, neuron) float32, signed, after the activation function.
+    activations: (layer, seq, neuron) float32, signed, after the activation function. In a gated network they are the
+        product of the two inputs, so that a negative gate changes the sign, times the factor of a scaled neuron.
     lengths: (layer, neuron) float32, norm of the output vector of each neuron (its row of the second matrix).
+    activated, gates: (layer, seq, neuron) float32, the two inputs of the neurons of a gated network: the first after
+        the activation function, and the gate that multiplies it. None in all other networks.
     A pruned neuron is NaN.
     """
 
     encoding: Encoding
     activations: np.ndarray = field(repr=False)
     lengths: np.ndarray = field(repr=False)
+    activated: np.ndarray | None = field(default=None, repr=False)
+    gates: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -39,9 +44,17 @@ class NeuronRun:
         return contributions
 
     @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The two inputs of the neurons of a gated network by name, in the order of their product; empty for others."""
+        if self.activated is None or self.gates is None:
+            return {}
+        return {"activated input": self.activated, "gate": self.gates}
+
+    @property
     def nbytes(self) -> int:
         """Memory of the arrays in bytes."""
-        return self.activations.nbytes + self.lengths.nbytes
+        arrays = (self.activations, self.lengths, self.activated, self.gates)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     added = RenamedAttribute("contributions")
 

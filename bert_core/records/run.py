@@ -168,6 +168,8 @@ class ModelRun:
         a single text or a model without a multiple-choice head.
     others: predictions of task heads that were added with `register_head`, by the name of the head. Each is an array
         or a dataclass of arrays.
+    windows: for each layer the largest distance between a query and a key; None for any distance (a global layer).
+        Pairs further apart are 0 in all maps. Empty: any distance in all layers.
     """
 
     encoding: Encoding
@@ -189,6 +191,7 @@ class ModelRun:
     others: Mapping[str, Any] = field(default_factory=dict)
     layers: tuple[int, ...] | None = None
     token_range: tuple[int, int] | None = None
+    windows: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         for array in self._arrays():

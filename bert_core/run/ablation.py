@@ -248,7 +248,7 @@ def values_without_heads(
     for target in targets:
         prediction_positions(loaded, encoding, target, ())
     check_unpatched(loaded.edits, ABLATION_NAME)
-    rows_of_targets = [target_rows(loaded, target) for target in targets]
+    rows_of_targets = [target_rows(loaded, encoding, target) for target in targets]
     config, positions = loaded.config, sorted({row for rows in rows_of_targets for row in rows})
     indices = [[positions.index(row) for row in rows] for rows in rows_of_targets]
 
@@ -283,7 +283,7 @@ class _Predictor:
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
         self.predicts_nsp = TASK_HEADS["next"].applies(loaded, encoding)
-        target_positions = () if target is None else target_rows(loaded, target)
+        target_positions = () if target is None else target_rows(loaded, encoding, target)
         self.target_rows = [needed_positions.index(row) for row in target_positions]
 
     @torch.no_grad()

@@ -58,7 +58,12 @@ def predict_answers(
         head for head in TASK_HEADS.values()
         if head is not words and head.gives_predictions and any(head.applies(loaded, text) for text in encodings)
     ]  # fmt: skip
-    outputs |= {head.name: head.outputs(loaded, states) for head in heads}
+    lengths = torch.tensor([len(encoding) for encoding in encodings], device=states.device)
+    mask = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    for head in heads:
+        is_pooled = head.pooling(loaded) is not None
+        inputs = head.text_states(loaded, states, mask)[:, None] if is_pooled else states
+        outputs[head.name] = head.outputs(loaded, inputs)
     text_outputs: list[dict[tuple[str, str], Tensor]] = []  # for each text, by head and by name of the tensor
     first = 0
     for text, encoding in enumerate(encodings):

@@ -141,7 +141,7 @@ def _runs(
     maps = [recording.attention[layer] for layer in kept_layers]
     head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
     if target is not None:
-        rows = [required[0].index(row) for row in target_rows(loaded, target)]
+        rows = [required[0].index(row) for row in target_rows(loaded, encodings[0], target)]
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
         gate_inputs = [] if gate_values is None else [gate_values]
@@ -190,6 +190,7 @@ def _runs(
             norms=_kept_norms(lengths[0][number, ..., : len(encoding)], kept_layers, token_range) if norms else None,
             layers=layers,
             token_range=token_range,
+            windows=tuple(config.windows[layer] for layer in kept_layers) if config.windows else (),
         )
         for number, (encoding, answer) in enumerate(zip(encodings, answers, strict=True))
     ]

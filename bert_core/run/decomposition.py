@@ -230,15 +230,11 @@ def decompx(
     ('opened', True)
     """
     check_target(loaded, encoding, target)
-    if loaded.config.layer_design.gated:
-        raise Refused(
-            "DecompX replaces each activation function by a factor of one input, and the neurons of this model have "
-            "two: choose another method"
-        )
+    check_decomposable(loaded)
     head = head_of(target)
     if target.other is None and head.linear_path(loaded, target, 0) is None:
         raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
-    length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, target)
+    length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, encoding, target)
     check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
@@ -264,6 +260,15 @@ def decompx(
     if target.target_kind.mean:
         parts, logit = parts / len(row_results), logit / len(row_results)
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
+
+
+def check_decomposable(loaded: LoadedModel) -> None:
+    """Raise Refused for a model whose layers DecompX does not support."""
+    if loaded.config.layer_design.gated:
+        raise Refused(
+            "DecompX replaces each activation function by a factor of one input, and the neurons of this model have "
+            "two: choose another method"
+        )
 
 
 def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:

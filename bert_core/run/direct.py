@@ -69,13 +69,17 @@ def direct_logit(
     """
     require_pre_norm(loaded)
     check_target(loaded, encoding, target)
-    rows, paths = target_rows(loaded, target), _linear_paths(loaded, target)
+    rows = target_rows(loaded, encoding, target)
+    paths = _linear_paths(loaded, target, len(rows))
     components = residual_components(loaded, encoding, rows, loaded.config.num_hidden_layers, head_mask)
     normed = _through_norm(loaded.model.bert.encoder.final_norm, components.vectors, NORM)
+    states = components.states[list(rows)]
+    if paths[0].reads_mean:
+        normed, states, paths = normed.mean(1, keepdim=True), states.mean(0, keepdim=True), paths[:1]
     parts, logit = torch.zeros(len(normed), dtype=torch.float64), 0.0
-    for row, (position, path) in enumerate(zip(rows, paths, strict=True)):
+    for row, path in enumerate(paths):
         parts += _through_head(path, normed[:, row])
-        logit += _logit(path, components.states[position])
+        logit += _logit(path, states[row])
     count = len(rows) if target.target_kind.mean else 1
     return DirectLogit(
         encoding=encoding,
@@ -276,10 +280,10 @@ def _with_bias(vectors: Tensor, bias: Tensor | None, index: int) -> Tensor:
     return vectors
 
 
-def _linear_paths(loaded: LoadedModel, target: Target) -> list[LinearPath]:
+def _linear_paths(loaded: LoadedModel, target: Target, rows: int) -> list[LinearPath]:
     """Return the path from each row of a target to its logit. Raises Refused if there is none."""
     head = head_of(target)
-    paths = [head.linear_path(loaded, target, row) for row in range(len(target_rows(loaded, target)))]
+    paths = [head.linear_path(loaded, target, row) for row in range(rows)]
     if target.other is not None or any(path is None or path.sum_norm is not None for path in paths):
         raise Refused(f"direct logit attribution does not support the head {head.name!r}: choose another target")
     return cast("list[LinearPath]", paths)

@@ -46,7 +46,8 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
     edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):
         for renormalised in (True, False):
-            blocked_edges(knockouts_in_layer(edits, layer), module.heads, tokens, renormalised=renormalised)
+            knockouts = knockouts_in_layer(edits, layer)
+            blocked_edges(knockouts, module.heads, tokens, renormalised=renormalised, window=module.window)
     for activation_patch in activation_patches(edits):
         if activation_patch.tokens != tokens:
             raise Refused(

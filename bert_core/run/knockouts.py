@@ -40,7 +40,8 @@ def knock_out_edges(
 ) -> np.ndarray:
     """Compute a target with each attention edge of a head blocked in turn.
 
-    Each value equals that of a model with an `AttentionKnockout` of this query and key.
+    Each value equals that of a model with an `AttentionKnockout` of this query and key. An edge outside the window of a
+    local layer has no attention, so that blocking it changes nothing.
     target: the value to compute. layer, head: the head, counted from zero.
     renormalised: as for `AttentionKnockout`. head_mask: as for `capture`. batch_tokens: as for `patch`.
     report: receives the number of edges that are done, see `Progress`.
@@ -56,7 +57,7 @@ def knock_out_edges(
         raise Refused(f"L{layer} H{head} has blocked attention edges: remove the attention knockout of this head first")
     traced = next(islice(trace_text(loaded, encoding, head_mask), layer, None))
     layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
-    needed_rows = torch.tensor([target_rows(loaded, target)], device=loaded.device)
+    needed_rows = torch.tensor([target_rows(loaded, encoding, target)], device=loaded.device)
     values = np.empty(tokens * tokens)
     cells = torch.arange(tokens * tokens, device=loaded.device)
     for batch in cells.split(min(len(cells), copies_per_batch(batch_tokens, loaded.device, tokens))):  # type: ignore[no-untyped-call]

@@ -168,7 +168,8 @@ class ExampleBatch:
     batch: texts with labels of masked tokens and of next sentences. classes: (text,), the number of the class of each
         text, or -100 without a class. Labels for which the model has no trained head are ignored.
     positions: (text, position), the positions at which the last layer is needed. [CLS] comes first if a text has a
-        label as a whole, then the masked positions. Rows with fewer positions are padded with that of [CLS].
+        label as a whole, then the masked positions. Rows with fewer positions are padded with that of [CLS]. A
+        classifier that reads the mean of the hidden states needs all positions.
     kinds: (answer,), the index of each answer's head in `LOSS_HEADS`; answers are ordered by head.
     counts: the number of answers of each head in `LOSS_HEADS`.
     The loss of a text is the sum over its heads of the mean loss of their answers.
@@ -187,6 +188,9 @@ class ExampleBatch:
         )
         counts, first = is_masked.sum(1), int(has_next_label.any() or has_class.any())
         positions = pad([[0] * first + np.flatnonzero(row).tolist() or [0] for row in is_masked])
+        rows = first + np.concatenate([np.arange(0), *(np.arange(count) for count in counts)])
+        if has_class.any() and loaded.config.classifier_pooling != "cls":
+            positions, rows = np.tile(np.arange(is_masked.shape[1]), (texts, 1)), np.nonzero(is_masked)[1]
         owners = [np.repeat(np.arange(texts), counts), np.flatnonzero(has_next_label), np.flatnonzero(has_class)]
         shares = [1 / counts[owners[0]], np.ones(len(owners[1])), np.ones(len(owners[2]))]
 
@@ -204,7 +208,7 @@ class ExampleBatch:
         self._owners = tensor(np.concatenate(owners))
         self._shares = tensor(np.concatenate(shares).astype(np.float32))
         self._owners_by_head = [tensor(head_owners) for head_owners in owners]
-        self._rows = tensor(first + np.concatenate([np.arange(0), *(np.arange(count) for count in counts)]))
+        self._rows = tensor(rows)
         self._labels = [
             tensor(labels[is_masked]),
             tensor(next_sentence_labels[has_next_label]),
@@ -234,10 +238,15 @@ class ExampleBatch:
         """
         answers = []
         for name, texts, right in zip(LOSS_HEADS, self._owners_by_head, self._labels, strict=True):
-            # Heads of whole texts read the first position, which is [CLS] if any text has such a label.
-            places = self._rows if name == "words" else torch.zeros_like(texts)
+            head = TASK_HEADS[name]
             if len(texts):
-                logits = TASK_HEADS[name].logits(self.loaded, states[..., texts, places, :]).float()
+                # For heads of whole texts the first position is [CLS].
+                head_states = (
+                    states[..., texts, self._rows, :]
+                    if name == "words"
+                    else head.text_states(self.loaded, states, self.mask)[..., texts, :]
+                )
+                logits = head.logits(self.loaded, head_states).float()
             else:
                 logits = states.new_empty(*states.shape[:-3], 0, 2, dtype=torch.float32)
             answers.append((logits, right))

@@ -40,16 +40,16 @@ def score_choices(
     loaded: LoadedModel, pairs: Sequence[Encoding], *, head_mask: np.ndarray | None = None
 ) -> ChoicePrediction:
     """Score pairs from `encode_choices`, in which words may have been masked since; otherwise as `choose`."""
-    gates, first = gate_tensor(loaded, head_mask), torch.tensor([[0]], device=loaded.device)
-    chooser = TASK_HEADS["chooser"]
-    logits = torch.cat([
-        chooser.logits(loaded, loaded.model.bert(
-            id_tensor(loaded, pair), token_type_ids=segment_tensor(loaded, pair), head_mask=gates, positions=first
-        ).last_hidden_state[:, 0])
-        for pair in pairs
-    ])  # fmt: skip
+    gates, chooser, logits = gate_tensor(loaded, head_mask), TASK_HEADS["chooser"], []
+    for pair in pairs:
+        positions = torch.tensor([chooser.prediction_positions(loaded, pair)], device=loaded.device)
+        outputs = loaded.model.bert(
+            id_tensor(loaded, pair), token_type_ids=segment_tensor(loaded, pair), head_mask=gates, positions=positions
+        )
+        logits.append(chooser.logits(loaded, chooser.text_states(loaded, outputs.last_hidden_state)))
+    scores = torch.cat(logits)
     options = tuple(pair.pair or "" for pair in pairs)
-    return ChoicePrediction(pairs[0].text, options, as_array(logits), as_array(logits.softmax(-1)))
+    return ChoicePrediction(pairs[0].text, options, as_array(scores), as_array(scores.softmax(-1)))
 
 
 def encode_choices(loaded: LoadedModel, question: str, choices: Sequence[str]) -> tuple[Encoding, ...]:

@@ -42,8 +42,10 @@ POSITIONS_AT_ONCE = 64  # positions whose probabilities of all tokens are in mem
 def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> NeuronRun:
     """Compute the activation of each feed-forward neuron at each token of a text, from one pass.
 
+    The neurons of a gated network have two inputs, which are computed as well.
     head_mask: as for `capture`.
-    Source: Geva 2021 (arXiv:2012.14913), for neurons as pairs of a key and a value.
+    Source: Geva 2021 (arXiv:2012.14913), for neurons as pairs of a key and a value; Shazeer 2020 (arXiv:2002.05202)
+    for gated networks.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
@@ -52,10 +54,16 @@ def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np
     (6, 7, 1536)
     """
     activations, lengths, width = [], [], loaded.config.intermediate_size
-    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "neurons")):
+    is_gated = loaded.config.layer_design.gated
+    inputs: list[tuple[np.ndarray, ...]] = []  # of each layer
+    for traced in trace_text(loaded, encoding, head_mask, keep=("probs", "after_attention", "neurons")):
         activations.append(_restore_pruned(traced.layer, width, traced.neurons))
         lengths.append(_restore_pruned(traced.layer, width, traced.layer.output.dense.weight.norm(dim=0)))
-    return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
+        if is_gated:
+            pair = traced.layer.intermediate.gated_inputs(traced.after_attention)
+            inputs.append(tuple(_restore_pruned(traced.layer, width, values) for values in pair))
+    activated, gates = map(np.stack, zip(*inputs, strict=True)) if is_gated else (None, None)
+    return NeuronRun(encoding, np.stack(activations), np.stack(lengths), activated, gates)
 
 
 @validate_arguments
@@ -212,7 +220,7 @@ def neuron_gradients(
     check_target(loaded, encoding, target)
     numbers, selected = _layers(loaded, layers), _positions(encoding, positions)
     rule = quadrature_points(steps)
-    upper_layers = UpperLayers(loaded, target, head_mask)
+    upper_layers = UpperLayers(loaded, encoding, target, head_mask)
     copies_per_batch = copies_at_once(loaded, len(encoding), gradients=True)
     width = loaded.config.intermediate_size
     scores = np.zeros((len(numbers), len(encoding), width), np.float32)
@@ -290,7 +298,7 @@ def suppress_neurons(
             id_tensor(changed, encoding),
             token_type_ids=segment_tensor(changed, encoding),
             head_mask=gate_tensor(changed, head_mask),
-            positions=torch.tensor([target_rows(changed, target)], device=loaded.device),
+            positions=torch.tensor([target_rows(changed, encoding, target)], device=loaded.device),
         ).last_hidden_state
         return target_values(changed, target, states).item()
 
@@ -377,12 +385,10 @@ def _directional_derivatives(function: Callable[[Tensor], Tensor], points: Tenso
 class UpperLayers:
     """Computation of a target from the output of a layer's feed-forward network, through all layers above."""
 
-    def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
+    def __init__(self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None) -> None:
         self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
-        self.layers, self.rows = (
-            encoder_layers(loaded),
-            torch.tensor([target_rows(loaded, target)], device=loaded.device),
-        )
+        self.layers = encoder_layers(loaded)
+        self.rows = torch.tensor([target_rows(loaded, encoding, target)], device=loaded.device)
 
     def values(self, traced: LayerTrace, update: Tensor) -> Tensor:
         """Compute the target for copies of a text, (copies,).

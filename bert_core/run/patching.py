@@ -31,6 +31,7 @@ from bert_core.run.memory import copies_per_batch
 from bert_core.run.patch_sources import PATCHED_PARTS, align_trace, embed_source, trace_source
 from bert_core.run.stack import LayerTrace, Trace, encoder_layers, run_variants, trace
 from bert_core.run.targets import check_target, prediction_positions, target_rows, target_values
+from bert_core.task_heads import head_of
 from bert_core.tokenizer import Encoding
 
 MAX_TEXTS = 1_000  # random texts of a patch band
@@ -110,9 +111,8 @@ def patch(
     tokens, gates, grid = len(encoding), plan.layer_gates, plan.grid
     text_trace = trace_source(loaded, encoding, tokens, gates)
     source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
-    target_positions = target_rows(loaded, target)
-    rows = sorted(set(target_positions))
-    value_rows = [rows.index(row) for row in target_positions]
+    rows = sorted(set(plan.target_rows))
+    value_rows = [rows.index(row) for row in plan.target_rows]
     places, values = _patch_places(loaded, part_kind, grid), np.full(grid.shape, np.nan)
     runner = PatchedLayer(loaded, part_kind, text_trace, source_trace, places, rows)
     for indices, states in runner.run_remaining_layers(gates, batch_tokens):
@@ -127,7 +127,7 @@ def patch(
         kind=part_kind,
         axes=grid.axes,
         values=values,
-        base_value=target_values(loaded, target, text_trace.last[:, target_rows(loaded, target)]).item(),
+        base_value=target_values(loaded, target, text_trace.last[:, plan.target_rows]).item(),
         source_value=source_value,
         head_mask=plan.head_mask,
     )
@@ -172,7 +172,7 @@ def estimate_patches(
         text_trace = trace(
             encoder_layers(loaded), embed_source(loaded, encoding).requires_grad_(), gates=plan.layer_gates
         )
-        value = target_values(loaded, target, text_trace.last[:, target_rows(loaded, target)])[0]
+        value = target_values(loaded, target, text_trace.last[:, plan.target_rows])[0]
         source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
         text_parts, source_parts = _parts(part_kind, text_trace), _parts(part_kind, source_trace)
         # Parts of heads have no graph in a layer without heads.
@@ -499,9 +499,12 @@ def attention_probabilities(
 ) -> Tensor:
     """Compute attention probabilities (batch, head, query, key), with the window and the knockouts of a layer.
 
-    query, key: (batch, head, seq, head size). heads: for each row of the batch, the index of its only head among the
-        remaining heads of the layer; None: every row has all heads.
+    query, key: (batch, head, seq, head size), before the rotation by position, if there is one.
+    heads: for each row of the batch, the index of its only head among the remaining heads of the layer; None: every row
+        has all heads.
     """
+    if attention.query_rotation is not None and attention.key_rotation is not None:
+        query, key = attention.query_rotation.rotate_heads(query), attention.key_rotation.rotate_heads(key)
     scores = query @ key.transpose(-1, -2) * attention.score_scale
     if attention.distances is not None:
         numbers = attention.heads if heads is None else [[attention.heads[head]] for head in heads]
@@ -522,13 +525,14 @@ class PatchPlan(NamedTuple):
     """Validated settings of a run of patches.
 
     head_mask: gates (layer, head). layer_gates: the same in the shape that layers take; None if all are 1.
-    grid: the places to patch. partners: as in `Patches`.
+    grid: the places to patch. partners: as in `Patches`. target_rows: as for `target_values`, in the text.
     """
 
     head_mask: np.ndarray
     layer_gates: Tensor | None
     grid: _Grid
     partners: tuple[int | None, ...]
+    target_rows: tuple[int, ...]
 
 
 def plan_patches(
@@ -571,7 +575,7 @@ def plan_patches(
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     grid = _grid(loaded, partners, part_kind, bool(per_position), layers, positions)
-    return PatchPlan(gates, layer_gates(loaded, gates), grid, partners)
+    return PatchPlan(gates, layer_gates(loaded, gates), grid, partners, target_rows(loaded, text, target))
 
 
 def _partners(
@@ -584,8 +588,8 @@ def _partners(
     source_text = without_noise(source)
     if align == "words":
         partners = word_partners(source_text, text).partners
-        missing = [row for row in target_rows(loaded, target) if partners[row] is None and not target.pooled]
-        if missing:
+        missing = [row for row in target_rows(loaded, text, target) if partners[row] is None]
+        if missing and head_of(target).pooling(loaded) is None:
             raise Refused(
                 f"position {missing[0]} of the text, where the target is predicted, has no partner in the source: mask "
                 "the same word in both texts"
@@ -613,9 +617,9 @@ def aligned_source(
     source_trace = trace_source(loaded, source, len(plan.partners), plan.layer_gates)
     if isinstance(source, MeanOf):
         return source_trace, math.nan
-    rows = [row for row in (plan.partners[row] for row in target_rows(loaded, target)) if row is not None]
-    if target.pooled:  # the vector of the source has its own pooled positions
-        rows = list(loaded.effective_pooling.pooled_positions(source_trace.last.shape[1]))
+    rows = [row for row in (plan.partners[row] for row in plan.target_rows) if row is not None]
+    if (pooling := head_of(target).pooling(loaded)) is not None:  # the source has its own pooled positions
+        rows = list(pooling.pooled_positions(source_trace.last.shape[1]))
     value = target_values(loaded, target, source_trace.last[:, rows]).item()
     if plan.partners == tuple(range(source_trace.last.shape[1])):
         return source_trace, value

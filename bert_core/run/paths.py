@@ -25,7 +25,7 @@ from bert_core.run.memory import copies_per_batch
 from bert_core.run.patch_sources import trace_source
 from bert_core.run.patching import aligned_source, attention_probabilities, plan_patches
 from bert_core.run.stack import Trace, encoder_layers, run_layers
-from bert_core.run.targets import target_rows, target_values
+from bert_core.run.targets import target_values
 from bert_core.tokenizer import Encoding
 
 RECEIVER_INPUTS = ("query", "key", "value")
@@ -97,7 +97,7 @@ def patch_path(
         raise Refused(f"L{layer} H{head} is below no receiver: senders must be in lower layers than a receiver")
     text_trace = trace_source(loaded, encoding, len(encoding), plan.layer_gates)
     source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
-    rows = torch.tensor([target_rows(loaded, target)], device=loaded.device)
+    rows = torch.tensor([plan.target_rows], device=loaded.device)
     runner = PathRunner(loaded, text_trace, source_trace, plan.layer_gates)
     values = np.full(plan.head_mask.shape, np.nan)
     senders_per_batch = copies_per_batch(batch_tokens, loaded.device, len(encoding))
@@ -120,7 +120,7 @@ def patch_path(
         receivers=None if receiver_heads is None else tuple(receiver_heads),
         receiver_input=receiver_input,
         values=values,
-        base_value=target_values(loaded, target, text_trace.last[:, target_rows(loaded, target)]).item(),
+        base_value=target_values(loaded, target, text_trace.last[:, plan.target_rows]).item(),
         source_value=source_value,
         head_mask=plan.head_mask,
     )
@@ -180,10 +180,13 @@ class PathRunner:
         layer = self.layers[number]
         attention = layer.attention.self
         indices = [attention.heads.index(head) for head in heads]
-        functions = {"query": attention.queries, "key": attention.keys, "value": attention.values}
-        parts = {name: function(layer.attention_input(states)).clone() for name, function in functions.items()}
-        for name in inputs:
-            parts[name][:, indices] = functions[name](layer.attention_input(receiver_states))[:, indices]
+        text_input, receiver_input = layer.attention_input(states), layer.attention_input(receiver_states)
+        parts = {}
+        for name in RECEIVER_INPUTS:
+            projection = getattr(attention, name)
+            parts[name] = attention.transpose_for_scores(projection(text_input)).clone()
+            if name in inputs:
+                parts[name][:, indices] = attention.transpose_for_scores(projection(receiver_input))[:, indices]
         context = attention_probabilities(attention, parts["query"], parts["key"]) @ parts["value"]
         if self.gates is not None:
             context = context * self.gates[number][:, list(attention.heads)]

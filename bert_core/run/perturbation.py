@@ -58,7 +58,9 @@ class _TargetOnCopies:
         words: (copies, seq, embedding). probability: whether the positions are those of the target's probability.
         """
         positions = (
-            rows_of_probability(self.encoding, self.target) if probability else target_rows(self.loaded, self.target)
+            rows_of_probability(self.loaded, self.encoding, self.target)
+            if probability
+            else target_rows(self.loaded, self.encoding, self.target)
         )
         outputs = self.loaded.model.bert(
             inputs_embeds=words, token_type_ids=self._segments, position_ids=self._positions, head_mask=self._gates,

@@ -112,8 +112,8 @@ class LayerTrace:
 
     gate: the gates of all heads, pruned ones included, (batch or 1, head, 1, 1); None if all gates are 1.
     input_states, output_states: (batch, seq, hidden), the residual stream before and after the layer.
-    query, key, value, context: (batch, head, seq, head size); context is multiplied by the gate, and queries and keys
-        are rotated in a model with rotary positions.
+    query, key, value, context: (batch, head, seq, head size); context is multiplied by the gate. With rotary positions,
+        queries and keys are those before the rotation, which do not depend on the position.
     probs: (batch, head, query, key), attention probabilities before the gate.
     attention_update, feed_forward_update: (batch, seq, hidden), the outputs of attention and of the feed-forward
         network that are added to the residual stream.
@@ -226,7 +226,9 @@ def _trace_layer(
     parts = {"context": context, "probs": attended.attention_probs}
     parts |= dict(zip(("key", "value"), attended.past_key_value, strict=True))
     if "query" in keep:
-        parts["query"] = attention.queries(attention_input)
+        parts["query"] = attention.transpose_for_scores(attention.query(attention_input))
+    if "key" in keep and attention.key_rotation is not None:
+        parts["key"] = attention.transpose_for_scores(attention.key(attention_input))
     parts = {name: part for name, part in parts.items() if name in keep}
     del attended  # frees its memory before the feed-forward network needs it
     update = layer.attention_update(context.transpose(1, 2).flatten(2))

@@ -19,7 +19,7 @@ from bert_core.run.answers import Answer, predict_answers
 from bert_core.run.arrays import as_array, fill_pruned_with_nan, to_cpu
 from bert_core.run.losses import TextExample, batch_by_length
 from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
-from bert_core.run.stack import PaddedTexts, encoder_layers, run_layers, trace_layers
+from bert_core.run.stack import LayerTrace, PaddedTexts, encoder_layers, run_layers, trace_layers
 from bert_core.run.targets import prediction_positions
 from bert_core.tokenizer import Encoding
 
@@ -154,6 +154,7 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
     """Compute the mean loss of the logit lens at the masked positions of several texts at every depth.
 
     texts: texts with masked positions and their original tokens. The last depth is the prediction of the model itself.
+    In a pre-norm model, the layer norm of the final hidden states is applied at all depths, as in `logit_lens`.
     Returns (depth,) in nats. Raises Refused for a model without a trained MLM head.
     Source: nostalgebraist 2020.
     """
@@ -162,8 +163,11 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
     for indices, batch in _batches(loaded, [text.encoding for text in texts]):
         masked_rows, answers = _masked_tokens([texts[number] for number in indices], loaded.device)
         depth_losses = []
-        for states in _iter_depths(batch):
-            scores = loaded.model.cls.predictions(states[masked_rows]).float()
+        for depth, states in enumerate(_iter_depths(batch)):
+            masked_states = states[masked_rows]
+            if depth < loaded.config.num_hidden_layers:
+                masked_states = loaded.model.bert.encoder.final_norm(masked_states)
+            scores = loaded.model.cls.predictions(masked_states).float()
             depth_losses.append(F.cross_entropy(scores, answers, reduction="sum"))
         losses += torch.stack(depth_losses).tolist()
         pieces += len(answers)
@@ -179,11 +183,37 @@ def iter_activations(
     Yields the indices of the texts, the layer, and float32 (token, intermediate) for all tokens of these texts, one
     text after another, with [CLS] and [SEP]. Layers above the highest of `layers` are not computed.
     """
+    for indices, layer, traced, index in _traced_layers(loaded, encodings, layers, ("neurons",)):
+        yield indices, layer, as_array(traced.neurons[index])
+
+
+@torch.no_grad()
+def iter_neurons(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
+) -> Iterator[tuple[list[int], int, np.ndarray, tuple[np.ndarray, ...]]]:
+    """Yield the same as `iter_activations`, and the two inputs of the neurons of a gated network; none for others.
+
+    Inputs have the shape of the activations: the first is after the activation function, the second is the gate.
+    """
+    is_gated = loaded.config.layer_design.gated
+    keep = ("after_attention", "neurons") if is_gated else ("neurons",)
+    for indices, layer, traced, index in _traced_layers(loaded, encodings, layers, keep):
+        inputs = traced.layer.intermediate.gated_inputs(traced.after_attention[index]) if is_gated else ()
+        yield indices, layer, as_array(traced.neurons[index]), tuple(map(as_array, inputs))
+
+
+def _traced_layers(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int], keep: Collection[str]
+) -> Iterator[tuple[list[int], int, LayerTrace, tuple[Tensor, Tensor]]]:
+    """Yield the indices of a batch of texts, a layer, its trace, and the index of all tokens in the trace.
+
+    keep: as for `trace`.
+    """
     for indices, batch in _batches(loaded, encodings):
         lower_layers, mask = encoder_layers(loaded)[: max(layers) + 1], batch.additive_mask
-        for number, traced in enumerate(trace_layers(lower_layers, batch.embeddings, mask=mask, keep=("neurons",))):
-            if number in layers:
-                yield indices, number, as_array(traced.neurons[batch.token_index])
+        for layer, traced in enumerate(trace_layers(lower_layers, batch.embeddings, mask=mask, keep=keep)):
+            if layer in layers:
+                yield indices, layer, traced, batch.token_index
 
 
 @compared_by_value

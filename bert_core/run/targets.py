@@ -23,8 +23,8 @@ def prediction_positions(
     """Return the positions at which the MLM head predicts tokens, and those at which the last layer is needed.
 
     positions: where the MLM head predicts; None: at every [MASK]. A model without a trained MLM head predicts nowhere.
-    The last layer is needed at the first token, at these positions and where the target is read. It is needed at every
-    position if a trained head predicts something for every token.
+    The last layer is needed at the first token, at these positions, where the target is read, and where the trained
+    heads that predict something for the text read it.
     Raises Refused for a target without a trained head, or for a position that does not exist.
     """
     check_target(loaded, check_text(loaded, encoding), target)
@@ -34,9 +34,11 @@ def prediction_positions(
     positions = tuple(check_position(encoding, position) for position in requested)
     if not loaded.has_head("words"):
         positions = ()
-    if any(head.every_token and head.applies(loaded, encoding) for head in TASK_HEADS.values()):
-        return positions, list(range(len(encoding)))
-    return positions, sorted({0, *positions, *(() if target is None else target_rows(loaded, target))})
+    needed = {0, *positions, *(() if target is None else target_rows(loaded, encoding, target))}
+    for head in TASK_HEADS.values():
+        if head.gives_predictions and head.applies(loaded, encoding):
+            needed.update(head.prediction_positions(loaded, encoding))
+    return positions, sorted(needed)
 
 
 def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
@@ -56,9 +58,9 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
             raise Refused(f"token {token} does not exist: the vocabulary has 0 to {last}")
 
 
-def target_rows(loaded: LoadedModel, target: Target) -> tuple[int, ...]:
+def target_rows(loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
     """Return the positions of the last layer that `target_values` needs."""
-    return head_of(target).target_rows(loaded, target)
+    return head_of(target).target_rows(loaded, encoding, target)
 
 
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
@@ -69,9 +71,9 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     return head_of(target).value(loaded, target, rows, reference_vector(loaded, target))
 
 
-def rows_of_probability(encoding: Encoding, target: Target) -> tuple[int, ...]:
+def rows_of_probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
     """Return the positions of the last layer that `target_probabilities` needs."""
-    return head_of(target).rows_of_probability(encoding, target)
+    return head_of(target).rows_of_probability(loaded, encoding, target)
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from bert_core.config import BertConfig, check_head_number
 from bert_core.edits import blocked_edges, check_unpatched, knockouts_in_layer, scaled_neurons_in_layer
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertForReplacedTokenDetection, BertLayer
-from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
+from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining, is_supported
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.recording import record
 from bert_core.records import Walk
@@ -68,6 +68,11 @@ _LAYER_VALUES = {
     "output": ("output.LayerNorm", _OUTPUT),
 }
 _SPLIT_BY_HEAD = ("query", "key", "value", "rotated_query", "rotated_key", "context")
+
+
+def engines_of(config: BertConfig) -> tuple[str, ...]:
+    """Return those of `ENGINES` that have the layers of a configuration."""
+    return ENGINES if is_supported(config) else ENGINES[:1]
 
 
 @validate_arguments
@@ -270,6 +275,9 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
             values[layer + name] = parts.transpose(0, 1)
     values.setdefault(layer + "output", outputs.hidden_states[inputs.layer + 1][0])
     values["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
+    if loaded.config.layer_design.pre_norm:
+        final_norm = modules[f"layer.{layers - 1}.output.LayerNorm"]
+        values |= {"final.sum": final_norm[_INPUT][0], "final.normed": final_norm[_OUTPUT][0]}
     if inputs.has_pooler:
         values["pooler_dense"], values["pooler"] = modules["pooler.dense"][_OUTPUT][0], outputs.pooler_output[0]
     answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if "words" in inputs.heads else {}

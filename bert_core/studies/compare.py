@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_core.analysis.cka import CkaSums
 from bert_core.analysis.compare import attention_divergence
-from bert_core.analysis.roles import head_figures, roles_of_heads
+from bert_core.analysis.roles import add_figures, head_figures, mean_figures, roles_of_heads
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part, report_count
@@ -91,13 +91,13 @@ def compare_models(
     count = len(encodings_before)
     pairs = zip(attention_maps(before, encodings_before), attention_maps(after, encodings_after), strict=True)
     for texts_done, ((number, map_before), (_, map_after)) in enumerate(pairs, 1):
-        _add_to_means(figures_before, head_figures(map_before, encodings_before[number]), count)
-        _add_to_means(figures_after, head_figures(map_after, encodings_after[number]), count)
+        _add_to_means(figures_before, before, map_before, encodings_before[number], count)
+        _add_to_means(figures_after, after, map_after, encodings_after[number], count)
         if divergence is not None:
             divergence += attention_divergence(map_before, map_after) / count
         report_count(progress_of_part(report, 1, _STAGES), texts_done, count, "texts")
     tables, lenses = [], []
-    sides = zip((before, after), (figures_before, figures_after), examples, strict=True)
+    sides = zip((before, after), (mean_figures(f, 1) for f in (figures_before, figures_after)), examples, strict=True)
     for models_done, (loaded, figures, model_examples) in enumerate(sides, 1):
         loss = lens = None
         if compute_loss:
@@ -114,10 +114,12 @@ def compare_models(
     return ModelComparison(tables[0], tables[1], cka, unbiased, divergence, lenses[0], lenses[1])
 
 
-def _add_to_means(means: dict[str, np.ndarray], figures: Mapping[str, np.ndarray], texts: int) -> None:
-    """Add the figures of the heads for one text to their means over `texts` texts."""
-    for name, values in figures.items():
-        means[name] = means.get(name, 0.0) + values.astype(np.float64) / texts
+def _add_to_means(
+    means: dict[str, np.ndarray], loaded: LoadedModel, maps: np.ndarray, encoding: Encoding, texts: int
+) -> None:
+    """Add the figures of the heads for one text, whose attention is given, to their means over `texts` texts."""
+    windows = loaded.config.windows
+    add_figures(means, head_figures(maps, encoding, windows=windows), windows, texts=texts)
 
 
 def _encode_with_both(

@@ -222,10 +222,13 @@ class Corpus:
         shard = int(np.searchsorted(self._shard_starts, number, side="right")) - 1
         return self.shards[shard].row(number - self._shard_starts[shard])
 
-    def pairs(self, tokens: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def pairs(
+        self, tokens: np.ndarray, window: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Pair each row (token,) with every token of its sentence; yield batches of queries, keys and weights (pair,).
 
         The weight is the probability of the key among the tokens of the sentence: 1 over their number.
+        window: the largest distance between query and key, within which keys are counted; None for any distance.
         """
         ends, start = np.cumsum(self.sentence_length[tokens]), 0
         while start < len(ends):
@@ -235,7 +238,14 @@ class Corpus:
             counts = self.sentence_length[batch]
             queries = np.repeat(batch, counts)
             positions = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
-            yield queries, self.sentence_start[queries] + positions, 1 / self.sentence_length[queries]
+            keys = self.sentence_start[queries] + positions
+            if window is None:
+                yield queries, keys, 1 / self.sentence_length[queries]
+            else:
+                is_near = abs(keys - queries) <= window
+                before = np.minimum(queries - self.sentence_start[queries], window)
+                after = np.minimum(self.sentence_start[queries] + self.sentence_length[queries] - 1 - queries, window)
+                yield queries[is_near], keys[is_near], 1 / (before + 1 + after)[is_near]
             start = stop
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
-from bert_core.methods import token_scores
+from bert_core.methods import check_methods, token_scores
 from bert_core.records import Target
 from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.faithfulness import answer_probability
@@ -116,7 +116,7 @@ def _words(encoding: Encoding, target: Target) -> list[str]:
 
 
 def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
-    """Raise Refused if a model cannot answer the question of the settings, or `max_length` is too large for it."""
+    """Raise Refused if a model cannot answer the question of the settings, or not with their methods or length."""
     if settings.asked == "class" and not loaded.has_head("classifier"):
         # The class is the default question, so the message names the options for the questions that this model answers.
         options = {"word": "--word or --guess", "next": "--follows"}
@@ -130,6 +130,7 @@ def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
         )
     check_model(loaded, settings.asked)
     check_length(loaded, settings.max_length)
+    check_methods(loaded, settings.methods)
 
 
 STUDY = ShardStudy(explain_shard, _check)

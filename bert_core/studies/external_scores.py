@@ -12,7 +12,7 @@ import numpy as np
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.methods import token_scores
+from bert_core.methods import check_methods, token_scores
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
@@ -81,6 +81,7 @@ def judge_scores(
     check_unedited(loaded.edits, "a study")
     check_texts(path, columns)
     own_methods = tuple(require_sequence("methods", methods, "names"))
+    check_methods(loaded, own_methods)
     texts = require_int("texts", texts, 1, MAX_TEXTS)
     rows_by_text = _read_scores(scores, texts)
     score_columns = next(iter(rows_by_text.values()))[0]

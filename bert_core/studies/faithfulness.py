@@ -18,7 +18,7 @@ from bert_core.analysis.faithfulness import MEASURES, Faithfulness
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.methods import faithfulness, token_scores
+from bert_core.methods import check_methods, faithfulness, token_scores
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target
 from bert_core.refused import Refused, require_array, require_instances, short_repr, validate_arguments
@@ -348,10 +348,11 @@ def judge_file(
     table: CSV file of the judgements; the identity of the study is next to it in TABLE.settings.json.
     report: receives first the number of questions that the table already holds, then the progress, see `Progress`.
     Returns all judgements.
-    Raises Refused for an edited model, a table of another study, a table that another run is writing to, and as
-    `draw_questions`.
+    Raises Refused for an edited model, a method that the model does not support, a table of another study, a table
+    that another run is writing to, and as `draw_questions`.
     """
     check_unedited(loaded.edits, "a study")
+    check_methods(loaded, settings.methods)
     source = SourceFile(text)
     identity = study_identity(source, fingerprint(loaded), settings, column=column)
     del identity["questions"]  # a study with more questions continues the same table

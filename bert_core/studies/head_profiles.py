@@ -1,7 +1,8 @@
 """Profiles of heads: counts of the strongest keys over a corpus, compared with random keys of the same sentences.
 
 The strongest key of a token is the key that a head attends to most from it. The baseline is a random key of the same
-sentence, because frequent, near and final tokens would otherwise appear to be preferred.
+sentence, because frequent, near and final tokens would otherwise appear to be preferred. For a head of a local layer it
+is a random key within the window.
 """
 
 from __future__ import annotations
@@ -80,20 +81,25 @@ def head_profiles(
             f"{len(pairs)} heads at {len(corpus.typed_rows):,} tokens do not fit in memory: choose at most "
             f"{max(MAX_STRONGEST_KEYS // len(corpus.typed_rows), 1)} heads at a time"
         )
-    baseline, expected_words = _baseline_shares(corpus, corpus.typed_rows), _expected_words(corpus)
+    windows = {pair: index.windows[pair[0]] if index.windows else None for pair in pairs}
+    baselines = {window: _baseline_shares(corpus, corpus.typed_rows, window) for window in {*windows.values()}}
+    expected_words = {window: _expected_words(corpus, window) for window in baselines}
     strongest_keys = {pair: arrays for pair in pairs if (arrays := _strongest_keys(index, corpus, *pair)) is not None}
     frequent_pairs = {pair: _frequent_pairs(corpus, keys) for pair, (keys, _, _) in strongest_keys.items()}
-    word_pairs = _overrepresented_pairs(corpus, frequent_pairs)
+    word_pairs: dict[tuple[int, int], tuple[WordCount, ...]] = {}
+    for window in baselines:
+        of_window = {pair: counts for pair, counts in frequent_pairs.items() if windows[pair] == window}
+        word_pairs |= _overrepresented_pairs(corpus, of_window, window)
     profiles = []
     for number, (pair, (keys, shares, activity)) in enumerate(strongest_keys.items()):
         deciles, tenths = sample_by_decile(activity, examples, np.random.default_rng([seed, *pair]))
         most_active = np.argsort(-activity, kind="stable")[: 2 * examples]
         top = np.flatnonzero(activity >= deciles[-2])
-        top_rows = corpus.typed_rows[top]
+        top_rows, window = corpus.typed_rows[top], windows[pair]
         profiles.append(HeadProfile(
-            *pair, len(keys), float(shares.mean()), _group_shares(corpus, corpus.typed_rows, keys, baseline),
-            _group_shares(corpus, top_rows, keys[top], _baseline_shares(corpus, top_rows)),
-            _overrepresented_words(corpus, keys, expected_words), word_pairs[pair], tuple(deciles.tolist()),
+            *pair, len(keys), float(shares.mean()), _group_shares(corpus, corpus.typed_rows, keys, baselines[window]),
+            _group_shares(corpus, top_rows, keys[top], _baseline_shares(corpus, top_rows, window)),
+            _overrepresented_words(corpus, keys, expected_words[window]), word_pairs[pair], tuple(deciles.tolist()),
             tuple(tuple(_example(corpus, token, keys, shares, activity) for token in tokens) for tokens in tenths),
             tuple(_example(corpus, token, keys, shares, activity) for token in most_active.tolist()),
             _similar_heads(pair, strongest_keys, top), {} if table is None else _figures(table, *pair),
@@ -145,19 +151,22 @@ def _strongest_keys(
     )  # fmt: skip
 
 
-def _baseline_shares(corpus: Corpus, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    """Return, by property, the shares (group,) of random keys from the sentences of these tokens (row,)."""
+def _baseline_shares(corpus: Corpus, tokens: np.ndarray, window: int | None) -> dict[str, np.ndarray]:
+    """Return, by property, the shares (group,) of random keys from the sentences of these tokens (row,).
+
+    window: of a local layer, to which the keys are limited.
+    """
     shares = {name: np.zeros(len(groups)) for name, (_, groups) in corpus.key_properties.items()}
-    for queries, keys, weights in corpus.pairs(tokens):
+    for queries, keys, weights in corpus.pairs(tokens, window):
         for name, (group_of, groups) in corpus.key_properties.items():
             shares[name] += np.bincount(group_of(queries, keys), weights, len(groups))
     return {name: counts / len(tokens) for name, counts in shares.items()}
 
 
-def _expected_words(corpus: Corpus) -> np.ndarray:
-    """Return how often each word would be the strongest key if keys were random, (word,)."""
+def _expected_words(corpus: Corpus, window: int | None) -> np.ndarray:
+    """Return how often each word would be the strongest key if keys were random within a window, (word,)."""
     counts = np.zeros(len(corpus.words))
-    for _, keys, weights in corpus.pairs(corpus.typed_rows):
+    for _, keys, weights in corpus.pairs(corpus.typed_rows, window):
         counts += np.bincount(corpus.word_id[keys], weights, len(counts))
     return counts
 
@@ -206,15 +215,15 @@ def _pair_codes(corpus: Corpus, queries: np.ndarray, keys: np.ndarray) -> np.nda
 
 
 def _overrepresented_pairs(
-    corpus: Corpus, frequent_pairs: Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+    corpus: Corpus, frequent_pairs: Mapping[tuple[int, int], tuple[np.ndarray, np.ndarray]], window: int | None
 ) -> dict[tuple[int, int], tuple[WordCount, ...]]:
     """Return the pairs of words of each head that are most clearly more frequent than expected.
 
-    frequent_pairs: codes and counts of `_frequent_pairs`, by head.
+    frequent_pairs: codes and counts of `_frequent_pairs`, by head. window: of the layers of these heads.
     """
     all_codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(codes for codes, _ in frequent_pairs.values())]))
     expected_counts = np.zeros(len(all_codes))
-    for queries, keys, weights in corpus.pairs(corpus.typed_rows) if len(all_codes) else ():
+    for queries, keys, weights in corpus.pairs(corpus.typed_rows, window) if len(all_codes) else ():
         codes = _pair_codes(corpus, queries, keys)
         indices = np.minimum(np.searchsorted(all_codes, codes), len(all_codes) - 1)
         is_counted = (all_codes[indices] == codes) & (corpus.word_number[keys] != corpus.word_number[queries])

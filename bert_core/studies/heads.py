@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
-from bert_core.analysis.roles import head_figures
+from bert_core.analysis.roles import add_figures, head_figures, mean_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, Target, pieces_of, word_target
@@ -111,7 +111,8 @@ class HeadSums:
             raise Refused(
                 f"no text in {self.counts['lines']:,} lines could be measured{f' ({reasons})' if reasons else ''}"
             )
-        figures = {name: values / texts for name, values in self.figures.items() if name != "loss_change_squared"}
+        figures = mean_figures(self.figures, texts)
+        figures.pop("loss_change_squared", None)
         if "importance" in figures:
             figures["importance_in_layer"] = layer_normalised(figures["importance"])
         if "loss_change" in figures:
@@ -193,9 +194,9 @@ def _measure_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings
 def _attention_figures(loaded: LoadedModel, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
     """Compute the figures of the attention of every head by name, (layer, head) each, summed over texts."""
     figures: dict[str, np.ndarray] = {}
+    windows = loaded.config.windows
     for number, attention in attention_maps(loaded, encodings):
-        for name, values in head_figures(attention, encodings[number]).items():
-            _add(figures, name, values)
+        add_figures(figures, head_figures(attention, encodings[number], windows=windows), windows)
     return figures
 
 

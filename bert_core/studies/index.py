@@ -413,6 +413,7 @@ def _open_contents(out: Path, run: ShardRun[IndexSettings, PackedShard]) -> dict
         "format": FORMAT_VERSION, "model": model, "weights": run.weights, **asdict(run.settings),
         "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
         "head_size": config.attention_head_size, "kept_layers": indexed_layers(run.loaded, run.settings),
+        **({"windows": config.windows} if {*config.windows} > {None} else {}),
     })  # fmt: skip
     if (out / CONTENTS_FILE).exists():
         contents = read_contents(out)

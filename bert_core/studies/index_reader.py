@@ -166,6 +166,8 @@ class Index:
     layers: layers whose heads and outputs are stored. heads: number of heads per layer.
     documents: number of tokens by the name of each file.
     shards: complete shards, in the order of the documents.
+    windows: for each layer of the model the largest distance between a query and a key; None for any distance. Empty
+        without local layers.
     """
 
     folder: Path
@@ -176,6 +178,7 @@ class Index:
     heads: int
     documents: dict[str, int]
     shards: tuple[IndexedShard, ...]
+    windows: tuple[int | None, ...] = ()
     _verified_models: WeakSet[LoadedModel] = field(default_factory=WeakSet, repr=False, compare=False)
 
     @property
@@ -248,6 +251,7 @@ def open_index(folder: Path) -> Index:
             int(contents["heads"]),
             {entry["name"]: int(entry["counts"].get("tokens", 0)) for entry in contents["documents"]},
             tuple(IndexedShard(folder / name, document) for name, document in shard_folders(contents)),
+            tuple(contents.get("windows", ())),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Refused(f"{folder} is a damaged index: make it again with `headlight index`") from error

@@ -27,7 +27,7 @@ from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.refused import Refused, validate_arguments
-from bert_core.run.states import iter_activations
+from bert_core.run.states import iter_neurons
 from bert_core.studies.file_questions import check_length
 from bert_core.studies.lines import Line, Shard
 from bert_core.studies.runner import ResumePoint, SourceFile, StateFile, study_identity
@@ -80,7 +80,9 @@ class NeuronStats:
     drawn: number of sampled tokens from which the deciles are computed. They are exact if it is the number of tokens.
     top: number of strongest tokens whose word pieces are counted.
     figures: by name, (neuron,): "mean", "spread" (standard deviation) and "active" (share of tokens with an activation
-        above 0), and the same with the prefix "added_" for [CLS] and [SEP].
+        above 0), and the same with the prefix "added_" for [CLS] and [SEP]. For a gated network also "activated_mean"
+        and "gate_mean", means of the two inputs whose product is the activation, and "gate_negative" (share of tokens
+        with a gate below 0).
     deciles: (neuron, 11), quantiles of the activation at 0, 10, ... 100 %. The minimum and maximum are exact.
     places: the tokens that are an example of some neuron.
     strongest: (neuron, example), indices of the tokens with the highest activations.
@@ -131,6 +133,8 @@ class _RunningStats:
     The first axis is the neuron unless stated otherwise.
     sums, squares, above: sum, sum of squares, and number above 0 of the activations at typed tokens.
     added_sums, added_squares, added_above: the same at [CLS] and [SEP].
+    input_sums: (neuron, 3), of a gated network: sums of the activated inputs and of the gates, and number of gates
+        below 0, at typed tokens; (neuron, 0) for all other networks.
     least, most: minimum and maximum activation at typed tokens.
     top: (neuron, 100), the highest activations, falling, or -inf if there are fewer.
     top_lines, top_positions, top_pieces: (neuron, 100), line, position and word piece of these tokens, or -1.
@@ -148,6 +152,7 @@ class _RunningStats:
     added_sums: np.ndarray
     added_squares: np.ndarray
     added_above: np.ndarray
+    input_sums: np.ndarray
     least: np.ndarray
     most: np.ndarray
     top: np.ndarray
@@ -165,8 +170,8 @@ class _RunningStats:
     counts: Counter[str]
 
     @classmethod
-    def empty(cls, neurons: int, vocabulary: int) -> _RunningStats:
-        """Return the statistics of no texts."""
+    def empty(cls, neurons: int, vocabulary: int, *, gated: bool) -> _RunningStats:
+        """Return the statistics of no texts. gated: whether the network is gated."""
         slots = min(MAX_SAMPLED_TOKENS, max(1, MAX_SAMPLED_ACTIVATIONS // neurons))
         sums = {name: np.zeros(neurons) for name in ("sums", "squares", "added_sums", "added_squares")}
         sums |= {name: np.zeros(neurons, np.int64) for name in ("above", "added_above")}
@@ -176,6 +181,7 @@ class _RunningStats:
             **sums,
             **tops,
             **samples,
+            input_sums=np.zeros((neurons, 3 if gated else 0)),
             least=np.full(neurons, np.inf, np.float32),
             most=np.full(neurons, -np.inf, np.float32),
             top=np.full((neurons, MAX_STRONGEST), -np.inf, np.float32),
@@ -199,6 +205,8 @@ class _RunningStats:
         """Restore what `arrays` returned. Raises ValueError or KeyError for anything else."""
         self.filled, self.counts = len(arrays["lots"]), Counter(counts)
         for name, array in self.arrays().items():
+            if name == "input_sums" and not array.size:  # missing in the states of version 0.3
+                continue
             if arrays[name].shape != array.shape or arrays[name].dtype != array.dtype:
                 raise ValueError(name)
             array[...] = arrays[name]
@@ -213,7 +221,9 @@ class _Reader:
     def __init__(self, loaded: LoadedModel, settings: NeuronSettings) -> None:
         self.loaded, self.settings = loaded, settings
         self.neurons = _chosen_neurons(loaded, settings)
-        self.stats = _RunningStats.empty(len(self.neurons), loaded.config.vocab_size)
+        self.stats = _RunningStats.empty(
+            len(self.neurons), loaded.config.vocab_size, gated=loaded.config.layer_design.gated
+        )
         firsts = np.searchsorted(self.neurons[:, 0], np.arange(loaded.config.num_hidden_layers + 1))
         # By layer: the rows of its neurons in the statistics, and their columns among the activations of the layer.
         self.columns = {
@@ -230,9 +240,7 @@ class _Reader:
         stats.counts["texts"] += len(encodings)
         stats.counts["shortened"] += sum(bool(encoding.truncated_count) for _, encoding in encodings)
         batches = (
-            iter_activations(self.loaded, [encoding for _, encoding in encodings], list(self.columns))
-            if encodings
-            else ()
+            iter_neurons(self.loaded, [encoding for _, encoding in encodings], list(self.columns)) if encodings else ()
         )
         for numbers, layers in groupby(batches, lambda batch: batch[0]):
             tokens = _Tokens.from_texts([encodings[number] for number in numbers], self.settings.seed)
@@ -240,13 +248,17 @@ class _Reader:
             stats.counts["added"] += int((~tokens.is_typed).sum())
             stats.pieces += np.bincount(tokens.pieces, minlength=len(stats.pieces))
             sampled, slots = self._update_sample(tokens)
-            for _, layer, layer_values in layers:
+            for _, layer, layer_values, inputs in layers:
                 rows, columns = self.columns[layer]
                 values = layer_values if len(columns) == layer_values.shape[1] else layer_values[:, columns]
                 typed_values, added_values = values[tokens.is_typed], values[~tokens.is_typed]
                 self._add_sums(rows, typed_values, added_values)
                 stats.drawn[slots, rows] = typed_values[sampled]
                 self._update_strongest(rows, typed_values, tokens)
+                if inputs:
+                    activated, gates = (part[:, columns][tokens.is_typed] for part in inputs)
+                    sums = activated.sum(0, dtype=np.float64), gates.sum(0, dtype=np.float64), (gates < 0).sum(0)
+                    stats.input_sums[rows] += np.stack(sums, axis=1)
 
     def _add_sums(self, rows: slice, typed_values: np.ndarray, added_values: np.ndarray) -> None:
         """Add activations (token, neuron) at typed tokens, and at [CLS] and [SEP], to the sums and extremes."""
@@ -482,6 +494,9 @@ def _compute_stats(path: Path, loaded: LoadedModel, reader: _Reader, settings: N
         )
         figures |= {f"{name}mean": mean, f"{name}active": active}
         figures[f"{name}spread"] = np.sqrt(np.maximum(mean_square - mean**2, 0))
+    if running.input_sums.size:
+        names = ("activated_mean", "gate_mean", "gate_negative")
+        figures |= dict(zip(names, running.input_sums.T / tokens, strict=True))
     strongest_tokens = zip(top_lines.tolist(), top_positions.tolist(), strict=True)
     return NeuronStats(
         model=Path(loaded.name).name,

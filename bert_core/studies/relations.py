@@ -31,7 +31,7 @@ def track_relations(
     Raises Refused if an item is no TreeSentence.
     """
     config = loaded.config
-    tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
+    tally = RelationTally(config.num_hidden_layers, config.num_attention_heads, config.windows)
     remaining = iterate_items("sentences", sentences, "TreeSentence")
     total = len(sentences) if isinstance(sentences, Sized) else None
     while batch := list(itertools.islice(remaining, SENTENCES_AT_ONCE)):

@@ -17,7 +17,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining, BertModel, BertPreTrainedModel
-from bert_core.naming import Family
+from bert_core.naming import HEAD_TRANSFORMS, WORD_TRANSFORM, Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.runner import check_same_study, exclusive_lock, read_json
@@ -190,6 +190,10 @@ def load_start(
     origin.load_report = checkpoint.load_weights(origin, weights, str(source))
     with checkpoint.on_meta_device():
         model = head(config, origin.bert)
+    if family.one_head_design:  # a new head starts with the layers of the MLM head, as in transformers
+        words = {name: weight for name, weight in weights.items() if name.startswith(WORD_TRANSFORM)}
+        for part in HEAD_TRANSFORMS:
+            weights = {name.replace(WORD_TRANSFORM, part): weight for name, weight in words.items()} | weights
     checkpoint.load_weights(model, weights, str(source))
     return origin, model
 
@@ -382,7 +386,8 @@ def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, 
     """Write a checkpoint of the encoder, the trained head, and the pre-training heads that the start had."""
     report = origin.load_report
     is_saved = {
-        "bert.pooler.": pooled or not report.lacks("bert.pooler."), "bert.": True,
+        "bert.pooler.": pooled or not (report.lacks("bert.pooler.") or model.config.family.one_head_design),
+        "bert.": True,
         "cls.predictions.": not report.lacks("cls.predictions."),
         "cls.seq_relationship.": not (report.lacks("cls.seq_relationship.") or report.lacks("bert.pooler.")),
     }  # fmt: skip

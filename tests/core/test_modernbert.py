@@ -328,12 +328,6 @@ def test_methods_that_assume_other_layers_are_refused(
         NumpyBert.from_pretrained(loaded.name)
 
 
-@pytest.mark.parametrize("head", ["ForSequenceClassification", "ForTokenClassification"])
-def test_classifiers_are_refused(head: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="not supported: only its encoders"):
-        BertForMaskedLM.from_pretrained(save(tmp_path, head))
-
-
 def test_too_long_a_text_is_refused(folder: Path) -> None:
     with pytest.raises(Refused, match="257 tokens: this model takes at most 256"):
         BertForMaskedLM.from_pretrained(folder)(ids_of(1, 257))

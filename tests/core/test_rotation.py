@@ -102,6 +102,8 @@ def test_the_last_values_are_the_output_of_the_model(loaded: LoadedModel, encodi
         logits = loaded.model.cls.predictions(outputs.last_hidden_state)[0, position]
     assert_near(seen.layer_value("output"), outputs.last_hidden_state[0])
     assert_near(seen.values["hidden_states"], torch.stack(outputs.hidden_states)[:, 0])
+    assert_near(seen.values["final.sum"], seen.layer_value("output_sum"))
+    assert_near(walk(loaded, encoding, GLOBAL).values["final.normed"], outputs.last_hidden_state[0])
     assert_near(seen.values["mlm_logits"], logits)
     assert "pooler" not in seen.values
 

@@ -269,7 +269,8 @@ def test_a_trace_is_the_pass_of_the_model(loaded: LoadedModel, gates: Tensor | N
         attention = layer.attention
         if attention.self.heads:
             assert_near(own.probs, maps)
-            assert_near(own.query, attention.self.queries(layer.attention_input(own.input_states)))
+            query = attention.self.query(layer.attention_input(own.input_states))
+            assert_near(own.query, attention.self.transpose_for_scores(query))
             assert_near(own.gated_probs @ own.value, own.context)
             bias = 0.0 if attention.output.dense.bias is None else attention.output.dense.bias
             # What all heads write, with the bias, is what attention adds.

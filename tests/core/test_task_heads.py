@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bert_core import Encoding, LoadedModel, ModelRun, Refused, Target, capture, decompx, load, save
+from bert_core.checkpoint import classifier_input
 from bert_core.pooling import Pooling
 from bert_core.registry import ENTRY_POINTS
 from bert_core.run.similarity import similarity_target
@@ -28,7 +29,6 @@ from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, T
 from bert_core.task_heads import (
     TASK_HEADS,
     TaskHead,
-    classifier_input,
     head_of,
     is_number,
     optional_parts,
@@ -277,7 +277,7 @@ def test_probabilities_follow_from_values(head: str, folder_of: Callable[[str], 
     states = last_states(loaded, encoding)
     for target in offered_by(loaded, head)[1]:
         value = target_values(loaded, target, states[None, list(target.rows)]).item()
-        rows = list(rows_of_probability(encoding, target))
+        rows = list(rows_of_probability(loaded, encoding, target))
         probability = target_probabilities(loaded, target, states[None, rows]).item()
         if (linked := target.target_kind.probability(value)) is not None:
             assert_near(probability, linked, of=1)

@@ -106,6 +106,11 @@ def _neuron_summary(stats: NeuronStats, number: int) -> Iterator[str]:
         f"{figures['active']:.1%}; at special tokens mean {figures['added_mean']:.3f}, above 0 at "
         f"{figures['added_active']:.1%}"
     )
+    if "gate_mean" in figures:
+        yield (
+            f"inputs: activated mean {figures['activated_mean']:.3f}, gate mean {figures['gate_mean']:.3f}, below 0 at "
+            f"{figures['gate_negative']:.1%}; their product is the activation"
+        )
     yield "deciles " + " ".join(f"{value:.3g}" for value in stats.deciles[number])
     yield f"{stats.top} strongest: {_shares(stats.pieces[number])}"
     groups = [

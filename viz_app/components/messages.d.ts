@@ -33,6 +33,16 @@ export type Edge = [head: number, query: number, key: number, value: number];
 /** A whole row (of a query) or a whole column (of a key) of a map. */
 export type Line = [side: Side, index: number];
 
+/** Of a row: the first column within the window of a local layer, and the column behind the last. */
+export type Range = [first: number, end: number];
+
+/** The area of a map outside the window, the text of its legend, and what is said there in place of a number. */
+export interface Hatching {
+  ranges: Range[]; // of each row
+  label: string;
+  outside: string;
+}
+
 /** How bytes stand for values: the code of a row's maximum, that of 0 among signed values, and that of no number. */
 export interface Codes {
   highest: number;
@@ -65,6 +75,8 @@ export interface VectorsSaid {
   terms: number;
   distances: boolean;
   causal: boolean;
+  window: number | null; // largest distance of a key, in a local layer
+  rotated: boolean; // by positions: numbers i and i + size / 2 are a pair
   sent: boolean;
 }
 
@@ -75,6 +87,7 @@ export interface LayerSaid {
   off: number[];
   holes: number[];
   strongest: [query: number, key: number, value: number][][];
+  hatching: Hatching | null;
 }
 
 /** The heads of all layers, and how many bytes at the end of the message hold their maps, deflated: those of `names`. */
@@ -113,6 +126,7 @@ export interface ViewHeader extends FixedHeader {
   limit: number | null;
   notes: string[];
   strongest: Edge[];
+  hatching?: Hatching | null; // of a local layer
   everywhere?: string | null; // the name of the heads of all layers, where the browser has them or gets them
   all?: EverywhereSaid | null; // once
 }
@@ -158,6 +172,14 @@ export interface GridHeader {
   numbers: string[][] | null; // for screen readers
   digits: string[][] | null; // in the cells
   legend: [low: string, high: string] | null;
+  hatching: GridHatching | null;
+}
+
+/** By layer the ranges of the rows of a thumbnail, empty where the cells of numbers are hatched; null for none. */
+export interface GridHatching {
+  layers: (Range[] | null)[];
+  label: string;
+  outside: string;
 }
 
 // ------------------------------------------------------------------------------------------------ the others
@@ -197,6 +219,7 @@ export interface PageLayer {
   holes: number[]; // values that are no number, by head
   strongest: [query: number, key: number, value: number][][]; // by head
   ranks: number[]; // of the two matrices that stand for a map, by head; 0 for none
+  hatching: Hatching | null;
 }
 
 /** Several heads as one map. */
@@ -204,6 +227,7 @@ export interface PageOne {
   name: string;
   holes: number;
   strongest: [query: number, key: number, value: number][];
+  hatching: Hatching | null;
 }
 
 /** A head that can be seen down to its vectors. */
@@ -214,6 +238,8 @@ export interface PageVectors {
   distances: boolean;
   terms: number;
   causal: boolean;
+  window: number | null;
+  rotated: boolean;
 }
 
 /** What the page is made of, beside the grid's message and the maps. */

@@ -36,6 +36,10 @@ RELATIVE_POSITIONS = (
     "this model adds relative positions to the scores, which BertViz's neuron view does not show: use the neuron view "
     "of Headlight"
 )
+LOCAL_LAYERS = (
+    "this text is longer than the window of the local layers, which BertViz's neuron view does not show: use the "
+    "neuron view of Headlight"
+)
 _PLACEHOLDER = "headlight_token_"
 
 
@@ -141,6 +145,8 @@ def _check_vectors(maps: ShownMaps, vectors: Sequence[HeadVectors]) -> None:
         raise Refused(f"the vectors are not those of this text of {len(maps.keys)} tokens")
     if any(vector.distances is not None for vector in vectors):
         raise Refused(RELATIVE_POSITIONS)
+    if any(vector.window is not None and vector.window < len(maps.keys) - 1 for vector in vectors):
+        raise Refused(LOCAL_LAYERS)
 
 
 class _RecordedModel:

@@ -15,6 +15,7 @@ def neuron_columns(
 ) -> dict[str, Sequence[object]]:
     """Return the columns of a table with a line for each of the strongest neurons of each layer at each token.
 
+    The neurons of a gated network also have the columns "activated input" and "gate", whose product is the activation.
     strongest: those of the run. scores: the attribution of an answer to the neurons of all layers, as another column.
     """
     layer, position, place = np.nonzero(strongest.neurons >= 0)
@@ -22,6 +23,6 @@ def neuron_columns(
     tokens = [run.encoding.tokens[index] for index in position.tolist()]
     columns: dict[str, Sequence[object]] = {"layer": layer.tolist(), "position": position.tolist(), "token": tokens}
     columns |= {"place": (place + 1).tolist(), "neuron": neuron.tolist()}
-    values = {"activation": run.activations, "contribution": run.contributions}
+    values = {**run.inputs, "activation": run.activations, "contribution": run.contributions}
     values |= {} if scores is None else {"score": scores.scores}
     return columns | {name: array[layer, position, neuron].tolist() for name, array in values.items()}

@@ -166,6 +166,8 @@ function answer(layer, maps) {
       distances: seen.distances,
       terms: seen.terms,
       causal: seen.causal,
+      window: seen.window,
+      rotated: seen.rotated,
       sent: !held.has(vectorsName(seen)),
     },
     limit: mode === "matrix" ? about.cap : about.limit,
@@ -178,6 +180,7 @@ function answer(layer, maps) {
     off: here.off,
     holes: Object.fromEntries(drawn.map((head) => [head, asOne?.holes ?? here.holes[head]])),
     strongest: strongest.slice(0, about.strongest),
+    hatching: mode === "neuron" ? null : (asOne ?? here).hatching,
   };
   const parts = sent.map((head) => mapIn(maps, head).coded());
   if (seen && header.vectors?.sent) parts.push(seen.bytes);

@@ -41,9 +41,14 @@ NEURON = (
     "One query on the left, every key on the right. The score is the dot product of their vectors, divided by the "
     "square root of the head size. The softmax of all scores is the attention."
 )
+NEURON_ROTATED = NEURON + (
+    " Both vectors are shown after their rotation by position, in which dimension i and dimension i + half the head "
+    "size are a pair."
+)
 NEURON_MISLEADING = (
     "A single dimension has no meaning by itself: rotating queries and keys together leaves every score unchanged."
 )
+NEURON_ROTATED_MISLEADING = "A single dimension is one half of a rotated pair: only the pair has a length and an angle."
 
 
 class PageOptions(TypedDict, total=False):
@@ -108,8 +113,13 @@ def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: 
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
-    texts = {"reading": NEURON, "misleading": NEURON_MISLEADING}
+    texts = dict(zip(("reading", "misleading"), neuron_reading(vectors.rotary_base is not None), strict=True))
     return _render(_run_sheet(run, view, vectors=(vectors,), positions=(query,), **texts), **options)
+
+
+def neuron_reading(rotated: bool) -> tuple[str, str]:
+    """Return how to read the neuron view, and how it can mislead. rotated: whether the model has rotary positions."""
+    return (NEURON_ROTATED, NEURON_ROTATED_MISLEADING) if rotated else (NEURON, NEURON_MISLEADING)
 
 
 def change_page(comparison: Comparison, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
@@ -219,7 +229,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
     # matrices take ten times as long.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         packed = list(pool.map(pack, maps.values))
-    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed)
+    images = pale_thumbnails(maps.values, maps.key_sides, LARGE, signed=maps.signed, possible=maps.possible)
     titles = sheet.titles or [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
     choice = {"layer": view.layer, "heads": view.heads or (0,), "side": view.side}
     header = attention_view.fixed_header(
@@ -255,6 +265,7 @@ def _render(sheet: _Sheet, theme: Theme | None = None, report: Progress = ignore
         off=maps.off,
         titles=titles,
         existing=maps.existing_heads,
+        possible=images.possible,
     )
     data = {"shown": json.dumps(document).encode(), "grid": grid}
     data |= {f"vectors-{number}": _pack_vectors(vectors) for number, vectors in enumerate(sheet.vectors)}
@@ -290,14 +301,14 @@ def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     if run.token_range is not None:
         return [[f"L{layer} H{head}" for head in range(len(row))] for layer, row in enumerate(run.head_mask)], {}
     attention, substitute = renormalised_attention(run), run.encoding.special_tokens.substitute_in
-    figures = role_figures(attention, run.encoding)
-    roles = roles_of_heads(role_scores(attention, run.encoding))
+    figures = role_figures(attention, run.encoding, windows=run.windows)
+    roles = roles_of_heads(role_scores(attention, run.encoding, windows=run.windows))
     sorts: Sorts = {
-        substitute(name): (sort_heads(values).tolist(), sort_layers(values).tolist())
-        for name, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
+        substitute(FIGURE_ORDERS[name]): (sort_heads(values).tolist(), sort_layers(values).tolist())
+        for name, values in figures.sort_values.items()
     }
     sorts[BY_ROLE] = sort_heads(role_ranks(roles)).tolist(), None
-    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads)
+    titles = head_titles(*figures, roles=describe_roles(roles), existing=run.existing_heads, windows=run.windows)
     return [[substitute(title) for title in row] for row in titles], sorts
 
 
@@ -322,13 +333,19 @@ def _layer_data(maps: ShownMaps, layer: int) -> dict[str, Any]:
         "off": [head for off_layer, head in maps.off if off_layer == layer],
         "holes": [int((~np.isfinite(values)).sum()) for values in layer_maps],
         "strongest": [_strongest(values) for values in layer_maps],
+        "hatching": maps.hatching(layer),
     }
 
 
 def _combined_data(combined: ShownMaps) -> dict[str, Any]:
     """Return the name of the combined map, its number of non-finite values, and its strongest edges."""
     values = combined.values[0, 0]
-    return {"name": combined.combined_name, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
+    return {
+        "name": combined.combined_name,
+        "holes": int((~np.isfinite(values)).sum()),
+        "strongest": _strongest(values),
+        "hatching": combined.hatching(0),
+    }
 
 
 def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:
@@ -343,6 +360,8 @@ def _vectors_data(vectors: HeadVectors) -> dict[str, Any]:
         "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
+        "window": vectors.window,
+        "rotated": vectors.rotary_base is not None,
     }
 
 

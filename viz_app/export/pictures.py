@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -41,6 +41,7 @@ from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUE
 from viz_app.figures.thumbnails import pale_thumbnails
 from viz_app.maps import MapView, ShownMaps, curve_limit
 from viz_app.tokens import Token
+from viz_app.windows import MAX_LINES, hatch_segments, legend
 
 MIN_SHARE_DIVISOR = 200  # weaker edges of the selected tokens than this part of the strongest are not drawn
 MAX_CURVES = 6000  # in one figure; with more, the curves cannot be told apart and the file is too large to open
@@ -82,21 +83,30 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
     maps.check(layer, [head])
     values, colours = maps.values[layer, head], page()
     labels = [[token.text for token in tokens] for tokens in (maps.queries, maps.keys)]
-    matrix = draw_matrix(values, *labels, signed=maps.signed, bottom=MATRIX_MARGIN, top=0.5)
+    possible, notes = maps.possible_in(layer), list(maps.notes)
+    cells = values if possible is None else np.where(possible, values, np.nan)
+    matrix = draw_matrix(cells, *labels, signed=maps.signed, bottom=MATRIX_MARGIN, top=0.5)
     figure, axes, mesh, cell, limit = matrix
     mesh.set_rasterized(values.size > VECTOR_CELLS)
     holes = np.argwhere(~np.isfinite(values)) + 0.5
     if len(holes):
         axes.plot(holes[:, 1], holes[:, 0], "x", color="#c0392b", markersize=max(cell * 36, 1), mew=0.8)
-    axes.set_xlabel("\n".join(["key (to)", *maps.notes]), color=colours.faint, fontsize=9)
+    if possible is not None:
+        axes.add_collection(_hatching(possible, linewidth=0.5))
+        notes.append(legend(maps.windows[layer]))
+    axes.set_xlabel("\n".join(["key (to)", *notes]), color=colours.faint, fontsize=9)
     axes.set_ylabel("query (from)", color=colours.faint, fontsize=9)
     rows, columns = values.shape
     bottom = MATRIX_MARGIN + rows * cell + 0.08
     scale = figure.add_axes(inches(figure, MATRIX_MARGIN, bottom, min(1.6, columns * cell), 0.1))
-    legend = figure.colorbar(mesh, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not maps.signed :])
-    legend.ax.set_xticklabels(([f"−{two_digits(limit)}"] if maps.signed else []) + ["0", two_digits(limit)])
-    legend.ax.tick_params(length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True)
-    legend.outline.set_visible(False)
+    colour_scale = figure.colorbar(
+        mesh, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not maps.signed :]
+    )
+    colour_scale.ax.set_xticklabels(([f"−{two_digits(limit)}"] if maps.signed else []) + ["0", two_digits(limit)])
+    colour_scale.ax.tick_params(
+        length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True
+    )
+    colour_scale.outline.set_visible(False)
     state = ", switched off" if (layer, head) in maps.off else ""
     title = f"{one_line(maps.title(layer, head), LONGEST_TITLE)}: {maps.unit}{state}"
     axes.set_title(title, loc="left", fontsize=11, color=colours.text, pad=30)
@@ -170,7 +180,9 @@ def grid_picture(maps: ShownMaps) -> Figure:
     """Draw every head as a small map, layer 0 on top, all on one colour scale."""
     colours = page()
     layers, heads = maps.values.shape[:2]
-    small, limit = pale_thumbnails(maps.values, maps.key_sides, GRID_CELLS, signed=maps.signed)
+    small, limit, possible = pale_thumbnails(
+        maps.values, maps.key_sides, GRID_CELLS, signed=maps.signed, possible=maps.possible
+    )
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers)
     table = colour_map(DIVERGING if maps.signed else SEQUENTIAL)
     image: dict[str, Any] = {"cmap": table, "vmin": 0, "vmax": 255, "interpolation": "nearest", "aspect": "auto"}
@@ -182,6 +194,8 @@ def grid_picture(maps: ShownMaps) -> Figure:
             if head not in pruned:
                 opacity = 0.35 if (layer, head) in maps.off else 1
                 axes.imshow(small[layer, head], extent=(left, right, bottom, top), alpha=opacity, **image)
+                if possible is not None:
+                    axes.add_collection(_hatching(possible[layer], (left, top), right - left, linewidth=0.3, lines=16))
             outline = Path([(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)])
             axes.add_collection(PathCollection([outline], linestyles=":" if head in pruned else "-", **frame))
     axes.set(xlim=(0, heads), ylim=(layers, 0))
@@ -190,10 +204,29 @@ def grid_picture(maps: ShownMaps) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=8, colors=colours.faint)
     scale = f"all on one scale that ends at {'±' if maps.signed else ''}{two_digits(limit)}"
-    write_below(axes, "\n".join([f"{maps.unit}, {scale}; rows are queries", *maps.notes]), colours, 5)
+    notes = [*maps.notes, *([] if possible is None else [legend(None)])]
+    write_below(axes, "\n".join([f"{maps.unit}, {scale}; rows are queries", *notes]), colours, 5)
     for spine in axes.spines.values():
         spine.set_visible(False)
     return figure
+
+
+def _hatching(
+    possible: np.ndarray,
+    corner: tuple[float, float] = (0, 0),
+    width: float | None = None,
+    *,
+    linewidth: float,
+    lines: int = MAX_LINES,
+) -> LineCollection:
+    """Return lines over what is outside the window of a map, (row, column) boolean.
+
+    corner: of the first cell. width: of the map, which is square; None for cells of size 1. lines: as for
+    `hatch_segments`.
+    """
+    scale = 1 if width is None else np.array([width / possible.shape[1], width / possible.shape[0]])
+    segments = np.reshape(hatch_segments(possible, lines), (-1, 2, 2)) * scale + corner
+    return LineCollection(list(segments), colors=page().faint, linewidths=linewidth)
 
 
 def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
@@ -244,6 +277,8 @@ def neuron_picture(vectors: HeadVectors, query: int) -> Figure:
     caption = (
         f"{size} numbers in each vector, blue below zero, orange above; the softmax is over all {len(shares)} keys"
     )
+    if vectors.rotary_base is not None:
+        caption += f"\nAfter the rotation by position, in which dimensions i and i + {size // 2} are a pair"
     if len(keys) < len(shares):
         share = two_digits(float(shares[keys].sum()))
         caption += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"

@@ -86,7 +86,8 @@ def maps_npz(maps: ShownMaps) -> bytes:
     Arrays: attention, gradient, product or norm (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (number of heads that are off, 2). A map of several heads has shape (query, key), and `heads`
     describes it. `layers` has the numbers of the layers if there are only some, and `edits` describes the edits of the
-    model, if there are any.
+    model, if there are any. With local layers, `windows` has for each layer of the maps the largest distance between a
+    query and a key, or -1 for any distance.
     """
     arrays = {
         COLUMNS.get(maps.quantity, maps.quantity): maps.values[0, 0] if maps.combined_name else maps.values,
@@ -100,6 +101,8 @@ def maps_npz(maps: ShownMaps) -> bytes:
         texts["edits"] = list(maps.edits)
     if maps.combined_name:
         return npz(arrays, **texts, heads=[maps.combined_name])
+    if any(window is not None for window in maps.windows):
+        arrays["windows"] = np.array([-1 if window is None else window for window in maps.windows])
     return npz(arrays | {"off": np.array(maps.off, int).reshape(-1, 2)}, **texts)
 
 
@@ -107,7 +110,8 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
     """Return the computation of the attention of one query, as a CSV in UTF-8 with a line for each key and dimension.
 
     Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and for the pair of tokens the
-    score (input of the softmax) and softmax, in full precision. Raises Refused for a query that does not exist.
+    score (input of the softmax) and softmax, in full precision. With rotary positions, q and k are after the rotation,
+    and the score outside the window of a local layer is -inf. Raises Refused for a query that does not exist.
     """
     products = vectors.products(query)
     tokens = [safe_cell(token) for token in vectors.encoding.tokens]

@@ -18,7 +18,8 @@ from viz_app.figures.primitives import (
     row_frame,
     ticks_at,
 )
-from viz_app.figures.style import figure_of, plain, sized, token_font
+from viz_app.figures.style import figure_of, page, plain, sized, token_font
+from viz_app.windows import Hatching, hatch_segments
 
 LONGEST_LABEL = 14
 
@@ -32,11 +33,12 @@ def attention_heatmap(
     title: str,
     unit: str = "attention",
     selected_row: int | None = None,
+    hatching: Hatching | None = None,
 ) -> go.Figure:
     """Draw one map as a matrix: rows are queries, columns are keys.
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    unit: of a value, in words. selected_row: the row to frame.
+    unit: of a value, in words. selected_row: the row to frame. hatching: the area outside the window of a local layer.
     Raises ValueError if the labels do not fit the values.
     """
     if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
@@ -56,11 +58,23 @@ def attention_heatmap(
     # Nine significant digits distinguish every float32 from its neighbours.
     hover = f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}"
     bar = colour_bar(unit, signed=signed, limit=limit, y=1, yanchor="bottom", ypad=6)
-    trace = heatmap(values, signed=signed, limit=limit, hover=hover, bar=bar, xgap=gap, ygap=gap)
+    options: dict[str, Any] = {"xgap": gap, "ygap": gap}
+    shapes = [] if selected_row is None else [row_frame(selected_row, len(key_labels))]
+    key_title = "key (to)"
+    if hatching is not None:
+        first, end = np.array(hatching["ranges"]).T[..., None]
+        columns = np.arange(len(key_labels))
+        possible = (columns >= first) & (columns < end)
+        values, texts = np.where(possible, values, np.nan), np.full(values.shape, hatching["outside"], object)
+        texts[possible] = [f"{value:.9g}" for value in values[possible].tolist()]
+        hover, options["text"] = hover.replace("%{z:.9g}", "%{text}"), texts
+        shapes.append(_hatching(possible))
+        key_title += f"<br>{plain(hatching['label'], LONGEST_HOVER)}"
+    trace = heatmap(values, signed=signed, limit=limit, hover=hover, bar=bar, **options)
     # The map belongs to axes with the full tokens, for the hover text; over them lie the visible axes, whose labels are
     # shortened, and thinned where they would overlap.
     domain = {"constrain": "domain", "scaleanchor": "x", "scaleratio": 1, "constraintoward": "top"}
-    key_axis = {"side": "bottom", "title": {"text": "key (to)"}}
+    key_axis = {"side": "bottom", "title": {"text": key_title}}
     query_axis = {"side": "left", "title": {"text": "query (from)"}}
     # An annotation, because the title of a plotly figure of this height does not stay at one place.
     title_style = {"font": {"size": sized(17, 22)}, "yshift": sized(64, 76), **TOP_LEFT}
@@ -68,7 +82,7 @@ def attention_heatmap(
         "height": side + sized(176, 208),
         "margin": {"t": sized(96, 114)},
         "annotations": [annotation(f"<b>{plain(title)}</b>", 0, 1, **title_style)],
-        "shapes": [] if selected_row is None else [row_frame(selected_row, len(key_labels))],
+        "shapes": shapes,
         "xaxis": _hover_axis(key_labels) | {"constrain": "domain", "constraintoward": "left"},
         "yaxis": _hover_axis(query_labels) | {"autorange": "reversed", **domain},
         "xaxis2": _visible_axis(key_labels, font_size)
@@ -78,6 +92,16 @@ def attention_heatmap(
     }
     axes = {"xaxis": "x2", "yaxis": "y2", "hoverinfo": "skip", "showlegend": False}
     return figure_of([trace, {"type": "scatter", "x": [], "y": [], **axes}], layout)
+
+
+def _hatching(possible: np.ndarray) -> dict[str, Any]:
+    """Return lines over the cells outside the window of a local layer, as a shape of a layout.
+
+    possible: (query, key) boolean.
+    """
+    points = (np.array(hatch_segments(possible)) - 0.5).tolist()  # the middle of the first cell is at 0
+    path = " ".join(f"M{x0:g},{y0:g} L{x1:g},{y1:g}" for (x0, y0), (x1, y1) in points)
+    return {"type": "path", "path": path, "line": {"color": page().faint, "width": 1}}
 
 
 def _hover_axis(labels: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from viz_app.figures.primitives import SYMBOLS, PointGroup, bars, points, require_equal_lengths
 from viz_app.figures.style import HEAD_COLOURS, page, sized
 
-# The figures of `role_figures`, in their order, and what an order by each of them is called.
+# Figures of `role_figures`, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 BY_ROLE = "by role"  # of the heads of a layer; a layer has none
 
@@ -116,22 +116,32 @@ def head_titles(
     entropy: np.ndarray,
     to_sep: np.ndarray,
     distance: np.ndarray,
+    relative_entropy: np.ndarray,
     *,
     roles: Sequence[Sequence[str]],
     existing: np.ndarray,
+    windows: Sequence[int | None] = (),
 ) -> list[list[str]]:
     """Return the role of each head and its measures in words, (layer, head).
 
     entropy: in nats. to_sep: share of attention to [SEP], 0 to 1. distance: mean distance in tokens.
-    roles: (layer, head), in words. existing: (layer, head), which heads exist.
+    relative_entropy: share of the largest possible entropy, written for local layers.
+    roles: (layer, head), in words. existing: (layer, head), which heads exist. windows: those of `ModelRun`.
     """
 
     def title(layer: int, head: int) -> str:
         place = layer, head
         if not existing[place]:
             return f"L{layer} H{head}: pruned"
-        measures = f"entropy {entropy[place]:.2f} nats, {to_sep[place]:.0%} to [SEP]"
-        return f"L{layer} H{head}: {roles[layer][head]}\n{measures}, mean distance {distance[place]:.1f} tokens"
+        measures = f"entropy {entropy[place]:.2f} nats"
+        window, local = windows[layer] if windows else None, ""
+        if window is not None:
+            measures += f" ({relative_entropy[place]:.0%} of its maximum)"
+            local = f"\nlocal layer: {window} tokens to each side"
+        if np.isfinite(to_sep[place]):
+            measures += f", {to_sep[place]:.0%} to [SEP]"
+        measures += f", mean distance {distance[place]:.1f} tokens"
+        return f"L{layer} H{head}: {roles[layer][head]}\n{measures}{local}"
 
     layers, heads = entropy.shape
     return [[title(layer, head) for head in range(heads)] for layer in range(layers)]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import WIDTH, cells, require_equal_lengths
+from viz_app.figures.primitives import WIDTH, bars, cells, require_equal_lengths
+from viz_app.figures.score_terms import term_fill
 from viz_app.figures.style import one_line, plain, sized, two_digits
 
 WORD_SIZE, LONGEST_WORD = (12, 14), (9, 8)  # pixels and letters of the words in cells, and in lecture mode
+
+
+def input_bars(labels: Sequence[str], series: Mapping[str, Sequence[float]], *, selected: int) -> go.Figure:
+    """Draw the inputs and the activation of a gated neuron at each token, the first on top.
+
+    series: name -> (label,) numbers. selected: row with a bold label.
+    """
+    row_height = (12 + 9 * len(series)) * sized(1, 1.35)
+    fills = {name: term_fill(number) for number, name in enumerate(series)}
+    options: dict[str, Any] = {"bargap": 0.25, "height": round(len(labels) * row_height + sized(104, 134))}
+    return bars(labels, series, title="value", fills=fills, selected=selected, bar_texts=False, legend=True, **options)
 
 
 def neuron_map(

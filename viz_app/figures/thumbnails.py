@@ -15,26 +15,37 @@ SMALL, LARGE = 28, 64  # rows and columns of a picture beside another one, and o
 
 
 class Thumbnails(NamedTuple):
-    """Small maps of all heads on one scale. images: as `thumbnails` returns them. limit: where the colours end."""
+    """Small maps of all heads on one scale.
+
+    images: as `thumbnails` returns them. limit: where the colours end. possible: (layer, row, column) bool, False where
+    a whole block is outside the window of its layer; None: no block is.
+    """
 
     images: np.ndarray
     limit: float
+    possible: np.ndarray | None = None
 
 
 def pale_thumbnails(
-    values: np.ndarray, sides: Sequence[str | None], size: int = SMALL, *, signed: bool = False
+    values: np.ndarray,
+    sides: Sequence[str | None],
+    size: int = SMALL,
+    *,
+    signed: bool = False,
+    possible: np.ndarray | None = None,
 ) -> Thumbnails:
     """Return small maps of all heads on one scale, with the columns of special tokens pale if there are others.
 
     The scale is that of the other columns, since [CLS] and [SEP] get most of the attention.
     values: (layer, head, query, key). sides: sentences of the keys, None for [CLS] and [SEP]; empty: no column is pale.
-    size, signed: as for `thumbnails`.
+    size, signed: as for `thumbnails`. possible: (layer, query, key) bool, pairs within the window of their layer; None:
+        all of them.
     """
     special_keys = np.array([side is None for side in sides] or [False] * values.shape[-1])
     special_keys &= not special_keys.all()
     limit = common_limit(blocks(values[..., ~special_keys], size, signed=signed))
     pale = np.where(special_keys, PALE * values.clip(-limit, limit), values)
-    return Thumbnails(thumbnails(pale, size, signed=signed, limit=limit), limit)
+    return Thumbnails(thumbnails(pale, size, signed=signed, limit=limit), limit, possible_blocks(possible, size))
 
 
 def thumbnails(
@@ -72,6 +83,15 @@ def blocks(values: np.ndarray, size: int = SMALL, *, signed: bool = False) -> np
     high, low = _shrink(values, size, np.maximum), _shrink(values, size, np.minimum)
     furthest: np.ndarray = np.where(-low > high, low, high).astype(np.float32, copy=False)
     return furthest
+
+
+def possible_blocks(possible: np.ndarray | None, size: int = SMALL) -> np.ndarray | None:
+    """Return which blocks of small maps have a pair within the window of their layer, (layer, row, column) boolean.
+
+    possible: (layer, query, key) boolean, or None. Returns None if all blocks have one.
+    """
+    small = None if possible is None else _shrink(possible, size, np.logical_or)
+    return None if small is None or small.all() else small
 
 
 def common_limit(values: np.ndarray) -> float:

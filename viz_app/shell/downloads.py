@@ -25,6 +25,7 @@ from viz_app.comparison import Comparison
 from viz_app.components.figure_files import figure_files
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import (
+    LOCAL_LAYERS,
     NOTE,
     RELATIVE_POSITIONS,
     bertviz_page,
@@ -357,17 +358,20 @@ def _bertviz_buttons(get_run: GetRun, get_vectors: GetVectors, view: MapView, lo
     try:
         if run.token_range is not None:
             raise Refused("the neuron view needs the whole text, not a range of its tokens")
-        _check_neuron_view(loaded, estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)[0])
+        size, _ = estimate(tokens, heads, layers, "neuron", loaded.config.attention_head_size)
+        _check_neuron_view(loaded, size, tokens)
     except Refused as error:
         off = error_sentence(error)
     page = partial(_bertviz_page, get_run, whole, "neuron", None, get_vectors)
     _export_button("BertViz neuron view", page, "bertviz-neuron.html", refusal=off)
 
 
-def _check_neuron_view(loaded: LoadedModel, size: int) -> None:
+def _check_neuron_view(loaded: LoadedModel, size: int, tokens: int) -> None:
     """Raise Refused if BertViz cannot show how a model computes its attention, or the page is too large."""
     if loaded.config.position_scheme.distances is not None:
         raise Refused(RELATIVE_POSITIONS)
+    if loaded.config.position_scheme.limits_distances(loaded.config.num_hidden_layers, tokens):
+        raise Refused(LOCAL_LAYERS)
     if any(isinstance(edit, AttentionKnockout | ActivationPatch) for edit in loaded.edits):
         raise Refused("queries and keys alone do not determine attention that is blocked or patched")
     check_neuron_view_size(size)

@@ -127,6 +127,13 @@ def edge_map(selection: Selection, maps: np.ndarray, current: Edge) -> np.ndarra
     return values
 
 
+def possible_layers(selection: Selection, current: Edge) -> np.ndarray | None:
+    """Return in which layers a query can attend to a key, (layer,) boolean; None: in all of them."""
+    distance = abs(current[0] - current[1])
+    possible = np.array([window is None or distance <= window for window in selection.run().windows])
+    return None if possible.all() else possible
+
+
 def ablate_each_head(selection: Selection) -> HeadSweep | None:
     """Return the record of the text without each head in turn, in the model without patches.
 
@@ -166,7 +173,10 @@ def draw_list(selection: Selection, current: Edge, index: Index | None, ablation
         selection_mode="single-row",
         column_config={TEXTS[name]: _column(form, TEXTS[f"help.{name}"]) for name, form in FORMATS.items()},
     )
-    write_note(TEXTS["reading"])
+    note = TEXTS["reading"]
+    if possible_layers(selection, current) is not None:
+        note += " " + TEXTS["left_out"].format(query=query, key=label)
+    write_note(note)
 
 
 def _column(form: str | None, help_text: str) -> Any:

@@ -76,7 +76,7 @@ def show_unknown_tokens(counted: UnknownTokens) -> None:
 
 def show_attention_cautions(run: ModelRun) -> None:
     """Write cautions about the attention of a run, if there are any."""
-    caution = cautions(renormalised_attention(run), run.encoding)
+    caution = cautions(renormalised_attention(run), run.encoding, windows=run.windows)
     if caution.mostly_flat:
         write_note(
             f":material/warning: {int(caution.flat.sum())} of {caution.flat.size} heads spread their attention evenly "

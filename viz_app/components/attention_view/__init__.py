@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from viz_app.components import TIP, TIP_STYLE
+from viz_app.components import HATCHING_STYLE, TIP, TIP_STYLE
 from viz_app.components.attention_view.packing import CODES
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, current_look
 from viz_app.tokens import Token
@@ -45,6 +45,7 @@ class Vectors(NamedTuple):
     queries: (query, head size). keys: (key, head size). distances: (query, key), the terms of relative positions
     in the scaled products, or None. causal: whether a query attends only to earlier tokens.
     root_terms: factor of the head size under the root by which products are divided.
+    window: the largest distance of a key in a local layer, or None. rotated: whether positions rotate the vectors.
     """
 
     queries: np.ndarray
@@ -52,12 +53,14 @@ class Vectors(NamedTuple):
     distances: np.ndarray | None = None
     causal: bool = False
     root_terms: int = 1
+    window: int | None = None
+    rotated: bool = False
 
 
 _FOLDER = Path(__file__).parent
 # Also part of an exported page (`viz_app.export.page`).
 MARKUP = '<div class="view"></div>' + TIP
-STYLE = TIP_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
+STYLE = TIP_STYLE + HATCHING_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
 
 
 def fixed_header(

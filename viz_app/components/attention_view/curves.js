@@ -128,7 +128,9 @@ function said(view, active, drawn) {
     told.push(`all edges of ${active.indices.length > 1 ? "these tokens" : "this token"} (threshold ignored)`);
   else {
     const shown = drawn.reduce((sum, { edges }) => sum + edges.shown, 0);
-    const all = drawn.reduce((sum, { head }) => sum + mapOf(view, head).bytes.length, 0);
+    const { hatching } = view.header;
+    const possible = hatching?.ranges.reduce((sum, [first, end]) => sum + end - first, 0);
+    const all = drawn.reduce((sum, { head }) => sum + (possible ?? mapOf(view, head).bytes.length), 0);
     told.push(`${shown.toLocaleString("en")} of ${all.toLocaleString("en")} edges`);
   }
   const left = drawn.reduce((sum, { edges }) => sum + edges.left, 0);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from viz_app.components.attention_view import STRONGEST
 from viz_app.components.attention_view.packing import coded, deflated, name_of, name_of_bytes, strongest_edges
+from viz_app.windows import Hatching
 
 MOST_VALUES = 2 << 20  # of all maps together: a byte each, before they are packed
 
@@ -18,7 +20,7 @@ class AllMaps:
     """The maps of all heads on their way to the browser, and what is said of each layer.
 
     name: of the content. layers: by layer the names of the maps, the heads that do not exist or are off, the values
-    that are no number and the strongest edges of each head. packed: the maps, deflated.
+    that are no number, the strongest edges of each head, and the hatched area. packed: the maps, deflated.
     """
 
     name: str
@@ -30,17 +32,25 @@ class AllMaps:
         return {"name": self.name, "layers": self.layers, "listed": STRONGEST, "bytes": len(self.packed)}
 
 
-def pack_all_maps(maps: np.ndarray, *, existing: np.ndarray, off: np.ndarray, signed: bool) -> AllMaps | None:
+def pack_all_maps(
+    maps: np.ndarray,
+    *,
+    existing: np.ndarray,
+    off: np.ndarray,
+    signed: bool,
+    hatchings: Sequence[Hatching | None] = (),
+) -> AllMaps | None:
     """All heads, ready to be sent; None where they are too many bytes to be sent for a click that may never come.
 
     maps: (layer, head, query, key), as they are shown. existing, off: (layer, head), heads that exist,
-    and that are off.
+    and that are off. hatchings: of each layer; empty without local layers.
     """
     if maps.size > MOST_VALUES:
         return None
     parts: list[bytes] = []
     layers = []
-    for layer_maps, present, is_off in zip(maps, existing, off, strict=True):
+    areas = hatchings or [None] * len(maps)
+    for layer_maps, present, is_off, hatching in zip(maps, existing, off, areas, strict=True):
         heads = np.flatnonzero(present).tolist()
         names = {head: name_of(layer_maps[head], signed=signed) for head in heads}
         parts += [coded(layer_maps[head], signed=signed) for head in heads]
@@ -52,6 +62,7 @@ def pack_all_maps(maps: np.ndarray, *, existing: np.ndarray, off: np.ndarray, si
                 "off": np.flatnonzero(is_off).tolist(),
                 "holes": (~np.isfinite(layer_maps)).sum((-2, -1)).tolist(),
                 "strongest": [[edge[1:] for edge in edges.get(head, ())] for head in range(len(layer_maps))],
+                "hatching": hatching,
             }
         )
     name = name_of_bytes(repr([layer["names"] for layer in layers]).encode(), repr(np.argwhere(off).tolist()))

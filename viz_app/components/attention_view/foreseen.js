@@ -29,7 +29,7 @@ export function foresee(view) {
   const heads = header.mode === "curves" ? choice.heads : choice.heads.slice(0, 1);
   const drawn = heads.filter((head) => !layer.pruned.includes(head));
   if (drawn.some((head) => !cache.has(layer.names[head]))) return false;
-  const { names, pruned, off } = layer;
+  const { names, pruned, off, hatching } = layer;
   const holes = Object.fromEntries(drawn.map((head) => [head, layer.holes[head]]));
   const edges = drawn.flatMap((head) => layer.strongest[head].map((edge) => /** @type {Edge} */ ([head, ...edge])));
   const strongest = edges.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3])).slice(0, all.listed);
@@ -43,6 +43,7 @@ export function foresee(view) {
     off,
     holes,
     strongest,
+    hatching,
   };
   return true;
 }

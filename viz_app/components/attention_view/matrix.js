@@ -28,12 +28,13 @@ export function mountMatrix(view) {
     button("+", "zoom in", STEP),
     button("fit", "show the whole map", 0),
   );
+  view.hatched = element("div", "hatched");
   view.matrix = element("canvas", "matrix");
   view.matrix.tabIndex = 0;
   view.matrix.setAttribute("role", "img");
   view.reading = element("div", "unseen reading");
   view.reading.setAttribute("aria-live", "polite");
-  view.matrixBox.append(tools, view.matrix, view.reading);
+  view.matrixBox.append(tools, view.hatched, view.matrix, view.reading);
   return view.matrixBox;
 }
 

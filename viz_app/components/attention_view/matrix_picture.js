@@ -2,13 +2,14 @@
 
 import { gradient } from "../colour.js";
 import { shortened } from "../elements.js";
+import { hatch } from "../hatching.js";
 import { putTip } from "../tip.js";
 import { density, sized, styleOf } from "./canvas.js";
 import { exactly, placed, rounded } from "./digits.js";
 import { capOf, line, peak, value } from "./maps.js";
 import { centreOf, layoutOf, windowOf } from "./matrix.js";
 import { note } from "./note.js";
-import { drawnHeads, mapOf } from "./shown.js";
+import { drawnHeads, isOutside, mapOf } from "./shown.js";
 
 /** @import { Token } from "../messages.d.ts" */
 /** @import { Cell, HeadMap, MatrixLayout, View } from "./view.d.ts" */
@@ -30,7 +31,13 @@ export function drawMatrix(view) {
   const [head] = drawnHeads(view);
   note(view, header.fills ? [] : [`${rows} × ${columns} · Ctrl and wheel, or + and −, to zoom; drag to move`]);
   const name = header.combined ?? `L${header.layer} H${view.choice.heads[0]}`;
-  matrix.setAttribute("aria-label", `Map of ${name}; arrow keys read its cells`);
+  const { hatching } = header;
+  view.hatched.hidden = !hatching;
+  view.hatched.textContent = hatching?.label ?? "";
+  matrix.setAttribute(
+    "aria-label",
+    `Map of ${name}; ${hatching ? `${hatching.label}; ` : ""}arrow keys read its cells`,
+  );
   if (head === undefined) return;
   const map = mapOf(view, head);
   const most = peak(map.maxima);
@@ -40,6 +47,12 @@ export function drawMatrix(view) {
   cells(context, view, map, limit, layout);
   context.restore();
   if (layout.cell >= 10) gridLines(context, view, layout, style.ground);
+  if (hatching) {
+    const { x: left, y: above } = windowOf(view);
+    const first = { x: margin.left - left * layout.cell, y: top - above * layout.cell };
+    const size = { width: layout.cell, height: layout.cell };
+    hatch(context, hatching.ranges, columns, { ...first, ...size }, { x: margin.left, y: top, ...area }, style, 8);
+  }
   context.strokeStyle = style.line;
   context.strokeRect(margin.left - 0.5, top - 0.5, area.width + 1, area.height + 1);
 
@@ -231,8 +244,9 @@ function pointed(context, view, map, layout, cell, ink) {
   context.strokeRect(x - side / 2, y - side / 2, side, side);
   const { numbers, exact } = line(map, "query", row);
   const number = exact ? exactly(numbers[column]) : `≈ ${rounded(numbers[column], 2, view.header.signed)}`;
-  const { queries, keys, unit } = view.header;
-  const text = `${placed(queries[row])} → ${placed(keys[column])}\n${unit} ${number}`;
+  const { queries, keys, unit, hatching } = view.header;
+  const said = isOutside(view, row, column) ? `${unit}: ${hatching?.outside}` : `${unit} ${number}`;
+  const text = `${placed(queries[row])} → ${placed(keys[column])}\n${said}`;
   if (exact && view.reading.textContent !== text) view.reading.textContent = text;
   const box = view.matrix.getBoundingClientRect();
   putTip(view.tip, text, ({ width }) => {

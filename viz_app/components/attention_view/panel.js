@@ -3,7 +3,7 @@
 import { element, shortened } from "../elements.js";
 import { LONGEST_TIP } from "../tip.js";
 import { exactly, placed, rounded } from "./digits.js";
-import { headColour, headName, other, tokens } from "./shown.js";
+import { headColour, headName, isOutside, other, tokens } from "./shown.js";
 
 /** @import { Token } from "../messages.d.ts" */
 /** @import { Active, Sum, View } from "./view.d.ts" */
@@ -51,7 +51,9 @@ function lineNumbers(view, active, found) {
   const [first] = active.indices;
   title.append(...sentence(header.unit, active, here[first]));
   const strength = (/** @type {number} */ i) => found.reduce((sum, { total }) => sum + (Math.abs(total[i]) || 0), 0);
-  const order = there.map((_, i) => i).sort((a, b) => strength(b) - strength(a) || a - b);
+  const isPossible = (/** @type {number} */ i) =>
+    !active.indices.every((j) => (active.side === "query" ? isOutside(view, j, i) : isOutside(view, i, j)));
+  const order = [...there.keys()].filter(isPossible).sort((a, b) => strength(b) - strength(a) || a - b);
   // More heads than have room beside each other are averaged; each one's number is in the tooltip.
   const many = found.length > HEADS_LISTED;
   if (many) grid.append(tableRow([element("th"), element("th", "number", `mean of ${found.length} heads`)], "th"));
@@ -85,6 +87,12 @@ function lineNumbers(view, active, found) {
   };
   if (rest.length) grid.append(foot(`${rest.length} others`, rest));
   if (!header.signed) grid.append(foot("together", order));
+  const left = there.length - order.length;
+  if (left) {
+    const row = tableRow([`${left} ${header.hatching?.outside}`, ...cellsOf(() => 0).map(() => element("td"))], "td");
+    row.className = "foot";
+    grid.append(row);
+  }
   return [title, grid];
 }
 

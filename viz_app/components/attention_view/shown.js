@@ -90,6 +90,18 @@ export function activeTokens(view) {
 }
 
 /**
+ * Whether a query cannot attend to a key, because its layer is local.
+ * @param {View} view
+ * @param {number} row
+ * @param {number} column
+ */
+export function isOutside({ header: { hatching } }, row, column) {
+  if (!hatching) return false;
+  const [first, end] = hatching.ranges[row];
+  return column < first || column >= end;
+}
+
+/**
  * For each drawn head, what goes between the active tokens and every token of the other column.
  * @param {View} view
  * @param {Active} active

@@ -22,7 +22,7 @@ const DIMENSIONS_SHOWN = 8;
  * @param {number} query
  * @returns {Reckoned}
  */
-export function reckoned({ queries, keys, distances }, { name, size, terms, causal }, query) {
+export function reckoned({ queries, keys, distances }, { name, size, terms, causal, window }, query) {
   const count = keys.length / size;
   const scores = new Float64Array(count);
   let largestProduct = 0;
@@ -34,7 +34,8 @@ export function reckoned({ queries, keys, distances }, { name, size, terms, caus
       sum += product;
     }
     const product = sum / Math.sqrt(size * terms);
-    scores[key] = causal && key > query ? -Infinity : product + (distances?.[query * count + key] ?? 0);
+    const masked = (causal && key > query) || (window !== null && Math.abs(key - query) > window);
+    scores[key] = masked ? -Infinity : product + (distances?.[query * count + key] ?? 0);
   }
   const highest = scores.reduce((most, x) => Math.max(most, x), -Infinity);
   const powers = scores.map((score) => Math.exp(score - highest));
@@ -91,14 +92,15 @@ export function listenToVectors(view) {
     const layout = layoutOf(view);
     const x = event.clientX - box.left;
     const strip = [layout.key, layout.product].find((start) => x >= start && x < start + layout.strip);
-    const { size } = saidOf(view);
+    const { size, rotated } = saidOf(view);
     const dimension = strip === undefined ? null : Math.min(Math.floor(((x - strip) / layout.strip) * size), size - 1);
     pointKey(view, key, dimension);
     if (dimension === null) return tip.hidePopover();
     const { query } = pairOf(view);
     const [q, k] = [vectors.queries[query * size + dimension], vectors.keys[key * size + dimension]];
     const which = `${placed(view.header.queries[query])} → ${placed(view.header.keys[key])}`;
-    const text = `${which}\ndimension ${dimension}: q ${exactly(q)} × k ${exactly(k)} = ${exactly(q * k)}`;
+    const pair = rotated ? ` (pair with ${pairedWith(dimension, size)})` : "";
+    const text = `${which}\ndimension ${dimension}${pair}: q ${exactly(q)} × k ${exactly(k)} = ${exactly(q * k)}`;
     putTip(tip, text, () => [event.clientX + 14, event.clientY + 16]);
   };
   canvas.onpointerleave = () => {
@@ -107,6 +109,13 @@ export function listenToVectors(view) {
     if (view.pointed) pointKey(view, view.pointed.key, null);
   };
 }
+
+/**
+ * The dimension that is rotated together with another.
+ * @param {number} dimension
+ * @param {number} size
+ */
+const pairedWith = (dimension, size) => (dimension + size / 2) % size;
 
 /**
  * Where the columns of the picture begin, in pixels of the canvas: two strips of cells, then numbers.
@@ -132,7 +141,8 @@ export function drawVectors(view) {
   const context = sized(canvas, width, height);
   const crown = sized(view.crown, view.crown.clientWidth, view.crown.clientHeight);
   const said = header.vectors;
-  note(view, said ? [`${said.size} numbers in each vector, exact; blue below zero, orange above`] : []);
+  const pairs = said?.rotated ? [`after the rotation; dimensions i and i + ${said.size / 2} are a pair`] : [];
+  note(view, said ? [`${said.size} numbers in each vector, exact; blue below zero, orange above`, ...pairs] : []);
   const vectors = vectorsOf(view);
   if (!said || !vectors) return;
   const layout = layoutOf(view);
@@ -232,7 +242,7 @@ export function showSum(view, { query, key }) {
   const vectors = vectorsOf(view);
   if (key === null || !vectors) return;
   const { queries, keys, distances } = vectors;
-  const { size, terms } = saidOf(view);
+  const { size, terms, causal, rotated } = saidOf(view);
   const { scores, shares } = reckonedOf(view, vectors, query);
   const [from, to] = [view.header.queries[query], view.header.keys[key]];
   const quoted = (/** @type {string} */ text) => {
@@ -250,7 +260,8 @@ export function showSum(view, { query, key }) {
   const named = (/** @type {string} */ text) => element("th", "number", text);
   grid.append(tableRow([named("dimension"), named("q"), named("k"), named("q × k")], "th"));
   for (const { i, q, k, product } of order.slice(0, DIMENSIONS_SHOWN)) {
-    grid.append(tableRow([element("td", "number", String(i)), ...[q, k, product].map(signedDigits)], "td"));
+    const name = rotated ? `${i} (with ${pairedWith(i, size)})` : String(i);
+    grid.append(tableRow([element("td", "number", name), ...[q, k, product].map(signedDigits)], "td"));
   }
   const foot = (/** @type {string} */ text, /** @type {HTMLElement} */ number) => {
     const label = element("td", "label", text);
@@ -264,7 +275,8 @@ export function showSum(view, { query, key }) {
   foot("q · k, all together", signedDigits(sum(parts)));
   foot(`divided by √${size * terms}`, signedDigits(sum(parts) / Math.sqrt(size * terms)));
   if (distances) foot("what the distance adds", signedDigits(distances[query * view.header.keys.length + key]));
-  if (scores[key] === -Infinity) foot("a later token: masked", element("td", "number", "−∞"));
+  const reason = causal && key > query ? "a later token: masked" : "outside the window: masked";
+  if (scores[key] === -Infinity) foot(reason, element("td", "number", "−∞"));
   foot("softmax over all keys", digits(shares[key], true, false));
 }
 

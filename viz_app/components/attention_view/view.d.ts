@@ -126,6 +126,7 @@ export interface View {
   matrixBox: HTMLElement;
   matrix: HTMLCanvasElement;
   legend: HTMLElement[];
+  hatched: HTMLElement; // the legend of what is outside the window
   reading: HTMLElement;
 
   // How it is drawn.

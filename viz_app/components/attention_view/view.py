@@ -28,6 +28,7 @@ from viz_app.components.attention_view.packing import coded, deflated, name_of, 
 from viz_app.components.joining import joined
 from viz_app.figures.style import current_look
 from viz_app.tokens import Combined, Token
+from viz_app.windows import Hatching
 
 PACKED_FROM = 1 << 14  # bytes; less is drawn at once
 SENT_EARLY = 1 << 20  # bytes: a layer of no more is sent whole, so that its other heads are there when they are wanted
@@ -59,6 +60,7 @@ def attention_view(
     unit: str = "attention",
     preload: AllMaps | None = None,
     grid: str | None = None,
+    hatching: Hatching | None = None,
     is_compact: bool = False,
     key: str,
     on_change: Callable[[ViewChoice], None] | None = None,
@@ -76,6 +78,7 @@ def attention_view(
     notes: sentences that the view says of its rows.
     preload: the heads of all layers, to show those that are chosen before the server answers; only where `notes` and
         `limit` are the same for all. grid: the key of the grid whose clicks choose a head of this view.
+    hatching: the area of the map outside the window of a local layer; None: all pairs are possible.
     is_compact: whether it has the curves alone, without the choice of heads and the table of numbers.
     on_change: called with what was chosen in the view, before the run that this starts.
     Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
@@ -166,6 +169,7 @@ def attention_view(
         "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn_heads},
         "limit": limit,
         "notes": list(notes),
+        "hatching": hatching,
         "strongest": strongest_edges({head: map_of(head) for head in drawn_heads}, drawn_heads, STRONGEST),
     }
     all_maps = b""
@@ -192,6 +196,8 @@ def _vector_message(vectors: Vectors, cached_names: Collection[str]) -> tuple[di
         "terms": vectors.root_terms,
         "distances": vectors.distances is not None,
         "causal": vectors.causal,
+        "window": vectors.window,
+        "rotated": vectors.rotated,
         "sent": name not in cached_names,
     }
     return header, [] if name in cached_names else [content]

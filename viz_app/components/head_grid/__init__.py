@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from viz_app.components import TIP, TIP_STYLE
+from viz_app.components import HATCHING_STYLE, TIP, TIP_STYLE
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, cell_number, current_look, two_digits
 from viz_app.figures.thumbnails import MIDDLE
+from viz_app.windows import OUTSIDE, legend, ranges_of
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
     '<div class="frame"><div class="grid" role="grid"></div>'
-    '<div class="legend"><span></span><span class="bar"></span><span></span><span class="unit"></span></div></div>'
-    + TIP
+    '<div class="legend"><span></span><span class="bar"></span><span></span><span class="unit"></span>'
+    '<span class="hatched"></span></div></div>' + TIP
 )
-STYLE = TIP_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
+STYLE = TIP_STYLE + HATCHING_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
 
 
 def grid_message(
@@ -53,6 +54,7 @@ def grid_message(
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
     existing: np.ndarray | None = None,
+    possible: np.ndarray | None = None,
     fills: bool = False,
 ) -> bytes:
     """What the browser is told; the arguments are those of `head_grid`, checked there.
@@ -75,9 +77,16 @@ def grid_message(
         "rows": None if rows is None else [int(layer) for layer in rows],
         "lecture": current_look().lecture,
         "fills": fills,
+        "hatching": None if possible is None else _hatching(possible),
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed, limit)
     return _packed(header, b"" if thumbnails is None else thumbnails.tobytes())
+
+
+def _hatching(possible: np.ndarray) -> dict[str, Any]:
+    """Return what is hatched: of a picture the columns that are not, for each row; of a number, whether its cell is."""
+    layers = [None if layer.all() else ranges_of(layer) if layer.ndim else [] for layer in possible]
+    return {"layers": layers, "label": legend(None), "outside": OUTSIDE}
 
 
 def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict[str, Any]:

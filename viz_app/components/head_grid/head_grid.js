@@ -3,12 +3,13 @@
 import { logged } from "../clicks.js";
 import { gradient, isDark, luminance, shades } from "../colour.js";
 import { element, part, reachable, shortened, struck } from "../elements.js";
+import { hatch } from "../hatching.js";
 import { unpack } from "../message.js";
 import { tellOpened } from "../opened.js";
 import { LONGEST_TIP, showTip } from "../tip.js";
 
 /** @import { Rgb } from "../colour.js" */
-/** @import { Click, GridHeader, Handed } from "../messages.d.ts" */
+/** @import { Click, GridHeader, Handed, Range } from "../messages.d.ts" */
 
 /**
  * What is kept on the grid's element from one message to the next.
@@ -198,7 +199,7 @@ function paint(grid, header, pixels, colours) {
   // Most runs change only what is chosen: the pictures are painted when they, or the page, have changed.
   const before = grid.painted;
   const room = header.size && roomOf(grid, header.size);
-  const now = [colours[255], room, grid.dataset.form].join();
+  const now = [colours[255], room, grid.dataset.form, JSON.stringify(header.hatching)].join();
   const same =
     before?.now === now &&
     before.pixels.length === pixels.length &&
@@ -218,8 +219,12 @@ function paint(grid, header, pixels, colours) {
     const share = header.shares?.[layer][head];
     const number = header.numbers?.[layer][head];
     button.disabled = share === null || gone.has(`${layer},${head}`);
+    const ranges = header.hatching?.layers[layer];
+    const isOutside = Boolean(ranges && !header.size);
+    button.classList.toggle("outside", isOutside && !button.disabled);
     const said = [`L${layer} H${head}`];
     if (button.disabled) said.push("pruned");
+    else if (isOutside) said.push(header.hatching?.outside ?? "");
     // The name contains what is written in the cell (WCAG 2.5.3), and the value with more digits.
     else if (number) said.push(...new Set([header.digits?.[layer][head] || number, number]));
     if (isOff) said.push("off");
@@ -231,10 +236,11 @@ function paint(grid, header, pixels, colours) {
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;
       const codes = pixels.subarray(start, start + rows * columns);
-      picture.src = drawn(fitted(codes, header.size, room, header.zero), room, colours);
+      const canvas = drawn(fitted(codes, header.size, room, header.zero), room, colours);
+      picture.src = (ranges ? hatched(grid, canvas, ranges, columns) : canvas).toDataURL();
     } else {
-      part(button, ".number").textContent = header.digits?.[layer][head] ?? "";
-      const colour = share == null ? null : colours[Math.round(share * 255)];
+      part(button, ".number").textContent = (!isOutside && header.digits?.[layer][head]) || "";
+      const colour = share == null || isOutside ? null : colours[Math.round(share * 255)];
       button.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
       button.style.color = colour ? (luminance(colour) > BLACK_READS_BETTER ? "#000000" : "#ffffff") : "";
     }
@@ -282,7 +288,7 @@ export function fitted(codes, [rows, columns], [height, width], zero) {
 }
 
 /**
- * The address of a picture, one pixel a value; the style sheet enlarges them with hard edges, sharp at every density of
+ * A picture, one pixel a value, which becomes an address; the style sheet enlarges them with hard edges, sharp at every density of
  * the screen. No canvas stays on the page: browsers put each into a layer of its own, and all of them together anew
  * whenever anything on the page has changed.
  * @param {Uint8Array} values
@@ -303,7 +309,29 @@ function drawn(values, [rows, columns], colours) {
     image.data[4 * i + 3] = 255;
   }
   context.putImageData(image, 0, 0);
-  return canvas.toDataURL();
+  return canvas;
+}
+
+/**
+ * A picture in the pixels of the screen, so that lines are thin over what is outside the window.
+ * @param {Grid} grid
+ * @param {HTMLCanvasElement} picture
+ * @param {Range[]} ranges
+ * @param {number} columns of the ranges
+ */
+function hatched(grid, picture, ranges, columns) {
+  const density = window.devicePixelRatio || 1;
+  const pixels = Math.max(Math.round(part(grid, "button.cell").clientWidth * density), picture.width);
+  const canvas = element("canvas");
+  canvas.width = canvas.height = pixels;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture, 0, 0, pixels, pixels);
+  const style = getComputedStyle(grid);
+  const [ground, faint] = ["--st-background-color", "--st-gray-text-color"].map((name) => style.getPropertyValue(name));
+  const cell = { x: 0, y: 0, width: pixels / columns, height: pixels / ranges.length };
+  hatch(context, ranges, columns, cell, { x: 0, y: 0, width: pixels, height: pixels }, { ground, faint }, 5 * density);
+  return canvas;
 }
 
 /**
@@ -314,9 +342,11 @@ function drawn(values, [rows, columns], colours) {
 function legend(node, header, colours) {
   node.hidden = !header.legend;
   if (!header.legend) return;
-  const [low, bar, high, unit] = /** @type {HTMLCollectionOf<HTMLElement>} */ (node.children);
+  const [low, bar, high, unit, hatched] = /** @type {HTMLCollectionOf<HTMLElement>} */ (node.children);
   [low.textContent, high.textContent] = header.legend;
   unit.textContent = header.unit;
+  hatched.hidden = !header.hatching;
+  hatched.textContent = header.hatching?.label ?? "";
   bar.style.background = gradient(colours);
 }
 
@@ -367,5 +397,6 @@ function tipText(header, button) {
   const name = button.getAttribute("aria-label") ?? "";
   if (button.matches(".label")) return name;
   const { layer, head } = button.dataset;
-  return shortened(header.titles[Number(layer)]?.[Number(head)] ?? name, LONGEST_TIP);
+  const title = button.matches(".outside") ? name : (header.titles[Number(layer)]?.[Number(head)] ?? name);
+  return shortened(title, LONGEST_TIP);
 }

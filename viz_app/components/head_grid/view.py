@@ -30,6 +30,7 @@ def head_grid(
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
     existing: np.ndarray | None = None,
+    possible: np.ndarray | None = None,
     titles: Sequence[Sequence[str]] = (),
     order: np.ndarray | None = None,
     rows: Sequence[int] | None = None,
@@ -46,6 +47,8 @@ def head_grid(
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off.
     existing: (layer, head), False for a head that does not exist (pruned), where no values say so.
+    possible: (layer, row, column) bool, where a thumbnail is not hatched; or (layer,), which layers have values that
+        are possible: cells of the others are hatched. None: nothing is hatched.
     titles: (layer, head) texts for hover.
     order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
     rows: the layers from top to bottom, only to select a head; None: layer 0 on top.
@@ -92,7 +95,7 @@ def head_grid(
     message = grid_message(
         layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
         mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, existing=existing,
-        fills=look.lecture,
+        possible=possible, fills=look.lecture,
     )  # fmt: skip
     result = _view(
         key=key,

@@ -149,7 +149,7 @@ class RoleScores(NamedTuple):
 @record("reads the sentence", key=lambda context: context.lesson_head)
 def _role_scores(context: CheckContext, _: Progress) -> RoleScores:
     run = capture(context.loaded, context.encoding, positions=())
-    return RoleScores(role_scores(run.attention, context.encoding), context.lesson_head)
+    return RoleScores(role_scores(run.attention, context.encoding, windows=run.windows), context.lesson_head)
 
 
 @check(_role_scores, "choice", "yours", f"fixed heads rest {' '.join(FIXED)}", bars=f"yours fixed {' '.join(FIXED)}")
@@ -215,7 +215,8 @@ def _contribution(context: CheckContext, _: Progress) -> HeadContribution:
     norms = attention_norms(context.loaded, encoding).heads
     assert norms is not None  # this method has them
     run = capture(context.loaded, encoding, positions=())
-    shares = (role_scores(maps, encoding)["cls"][head] for maps in (run.attention, normalise_rows(norms)))
+    maps = run.attention, normalise_rows(norms)
+    shares = (role_scores(values, encoding, windows=run.windows)["cls"][head] for values in maps)
     return HeadContribution(head, *map(float, shares))
 
 

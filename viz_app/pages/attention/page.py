@@ -35,6 +35,7 @@ from viz_app.pages.attention import (
     write_weights,
 )
 from viz_app.pages.attention.knockouts import draw_knockouts
+from viz_app.pages.attention.score_distance import draw_score_by_distance
 from viz_app.pages.attention.score_terms import adds_terms, draw_query_terms, draw_term_maps, head_terms
 from viz_app.pages.attention.selected_maps import (
     SelectedMaps,
@@ -54,6 +55,7 @@ from viz_app.shell.head_search import (
     draw_list,
     edge,
     edge_weights,
+    possible_layers,
     select_edge,
     take_tokens,
 )
@@ -183,6 +185,8 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
                 draw_query_terms(maps)
             else:
                 _draw_large_view(maps, cast(Mode, page_view))
+                if page_view == "neuron":
+                    draw_score_by_distance(maps)
         if page_view == "terms":
             draw_term_maps(maps)
     if edge.value is not None:
@@ -193,8 +197,9 @@ def _draw_heads(selection: Selection, page_view: str) -> None:
 
 @cached
 def _roles(maps: SelectedMaps) -> tuple[RoleFigures, list[list[Role | None]]]:
-    attention, encoding = renormalised_attention(maps.run), maps.selection.encoding
-    return role_figures(attention, encoding), roles_of_heads(role_scores(attention, encoding))
+    arguments = renormalised_attention(maps.run), maps.selection.encoding
+    windows = maps.run.windows
+    return role_figures(*arguments, windows=windows), roles_of_heads(role_scores(*arguments, windows=windows))
 
 
 def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], None]) -> None:
@@ -206,18 +211,19 @@ def _draw_grid(maps: SelectedMaps, size: int, on_click: Callable[[HeadClick], No
         titles = [[f"L{layer} H{head}" for head in range(len(row))] for layer, row in enumerate(existing)]
     else:
         figures, roles = _roles(maps)
-        sorts = figures._asdict() | {"role": role_ranks(roles)}
-        titles = head_titles(*figures, roles=describe_roles(roles), existing=existing)
+        sorts = figures.sort_values | {"role": role_ranks(roles)}
+        titles = head_titles(*figures, roles=describe_roles(roles), existing=existing, windows=maps.run.windows)
         order = None if head_sort.value == "number" else sort_heads(sorts[head_sort.value])
-        rows = None if layer_sort.value == "number" else sort_layers(getattr(figures, layer_sort.value)).tolist()
+        rows = None if layer_sort.value == "number" else sort_layers(sorts[layer_sort.value]).tolist()
     if edge.value is not None:
         select_edge(maps.selection, _edge(maps))
         weights = edge_weights(maps.selection, _edge(maps))
-        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"]}
+        possible = possible_layers(maps.selection, _edge(maps))
+        colours: dict[str, Any] = {"values": weights, "limit": 1.0, "unit": UNITS["attention"], "possible": possible}
     else:
         small = maps.thumbnails(size)
         colours = {"thumbnails": small.images, "limit": small.limit or None, "unit": UNITS[maps.quantity]}
-        colours["signed"] = maps.is_signed
+        colours |= {"signed": maps.is_signed, "possible": small.possible}
     head_grid(
         layers=len(existing), heads=existing.shape[1], existing=existing, off=maps.selection.off, mode="select",
         selected=(choice.layer, choice.heads[0]), key="grid", on_click=on_click,
@@ -260,14 +266,15 @@ def _draw_large_view(maps: SelectedMaps, mode: Mode) -> None:
     attention_view(
         values, queries, keys, choice=choice, layers=len(existing), mode=mode, combined=combined, signed=maps.is_signed,
         vectors=None if vectors is None else Vectors(
-            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms
+            vectors.queries, vectors.keys, vectors.distances, vectors.causal, vectors.root_terms,
+            vectors.window, vectors.rotary_base is not None,
         ),
         query=maps.query(choice),
         off=[number for off_layer, number in selection.off if off_layer == layer],
         pruned=[number for number, exists in enumerate(existing[layer].tolist()) if not exists],
         notes=maps.notes(values[existing_heads] if combined is None else combined.map[None]),
         unit=UNITS[maps.quantity], limit=maps.limit if mode == "curves" else None, preload=maps.all_heads(),
-        grid="grid", key="large", on_change=_take_view,
+        grid="grid", hatching=None if mode == "neuron" else maps.hatching(layer), key="large", on_change=_take_view,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from bert_core.run.vectors import all_head_vectors, head_vectors
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.everywhere import AllMaps, pack_all_maps
-from viz_app.export.page import NEURON, NEURON_MISLEADING
+from viz_app.export.page import neuron_reading
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import Thumbnails, pale_thumbnails
 from viz_app.maps import UNITS, UNSIGNED, Combination, MapView, curve_limit
@@ -42,6 +42,7 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.target import show_missing_target
 from viz_app.shell.work import cached, wait_for, work
 from viz_app.tokens import Combined, Token
+from viz_app.windows import Hatching, hatching, note_of_layer
 
 MAX_EMPTY_ROWS = 6  # rows without numbers that are named
 RESULTS = {
@@ -115,6 +116,17 @@ class SelectedMaps:
     def limit(self) -> float:
         """The value of the thickest curve: 1 for attention, and for other quantities the largest of all heads."""
         return _limit(self, self.quantity)
+
+    def window(self, layer: int) -> int | None:
+        """Return the window of the map that is drawn for heads of a layer; None for any distance."""
+        windows, combination = self.run.windows, self.map_view.combination
+        return (Combination("average") if combination is None else combination).window(windows, layer)
+
+    def hatching(self, layer: int) -> Hatching | None:
+        """Return the area of the drawn map of a layer that is outside its window; None for a global layer."""
+        window = self.window(layer)
+        possible = self.map_view.possible((window,), self.selection.encoding)
+        return None if possible is None else hatching(possible[0], window)
 
     def thumbnails(self, size: int) -> Thumbnails:
         """Return small maps of all heads between pieces. size: maximum of rows and columns."""
@@ -215,7 +227,10 @@ def largest_sink(maps: SelectedMaps) -> tuple[str, SinkContribution] | None:
         special_tokens.end: encoding.has_role("between", "end"),
     }
     sinks = [
-        (name, sink_contribution(run.attention, run.select_map("brought"), np.array(is_token)))
+        (
+            name,
+            sink_contribution(run.attention, run.select_map("brought"), np.array(is_token), windows=run.windows),
+        )
         for name, is_token in positions.items()
     ]
     largest = max(sinks, key=lambda sink: sink[1].heads)
@@ -230,8 +245,9 @@ def _limit(maps: SelectedMaps, quantity: str) -> float:
 @cached
 def _thumbnails(maps: SelectedMaps, pieces: MapView, size: int) -> Thumbnails:
     encoding = maps.selection.encoding
-    sides = [token.side for token in pieces.tokens(encoding)[1]]
-    return pale_thumbnails(pieces.transform(maps.values, encoding), sides, size, signed=maps.is_signed)
+    sides, possible = [token.side for token in pieces.tokens(encoding)[1]], pieces.possible(maps.run.windows, encoding)
+    values = pieces.transform(maps.values, encoding)
+    return pale_thumbnails(values, sides, size, signed=maps.is_signed, possible=possible)
 
 
 @cached
@@ -240,7 +256,8 @@ def _all_heads(maps: SelectedMaps, map_view: MapView) -> AllMaps | None:
     is_off = np.zeros_like(existing)
     is_off[tuple(np.array(maps.selection.off, int).reshape(-1, 2).T)] = True
     values = map_view.transform(maps.values, maps.selection.encoding)
-    return pack_all_maps(values, existing=existing, off=is_off, signed=maps.is_signed)
+    hatchings = [maps.hatching(layer) for layer in range(len(values))]
+    return pack_all_maps(values, existing=existing, off=is_off, signed=maps.is_signed, hatchings=hatchings)
 
 
 @cached
@@ -300,7 +317,9 @@ def _selected_combination() -> Combination | None:
 def reading(maps: SelectedMaps) -> tuple[str, str]:
     """Return how to read the figure, and how it can mislead."""
     if view.value == "neuron":
-        return NEURON, NEURON_MISLEADING
+        is_rotated = maps.selection.loaded.config.position_scheme.rotation is not None
+        text, misleading = neuron_reading(is_rotated)
+        return (f"{text} {TEXTS['score_distance.reading']}" if is_rotated else text), misleading
     texts = "views.terms" if maps.is_score_view else f"views.{maps.quantity}"
     sums = []
     if maps.quantity == "attention" and not maps.is_score_view:
@@ -336,4 +355,4 @@ def result_sentence(maps: SelectedMaps, combined: Combined | None) -> str:
         key=quoted(keys[key].text, keys[key].position),
         value=two_digits(float(values[query, key])),
         quantity=UNITS[maps.quantity],
-    )
+    ) + note_of_layer(choice.layer, maps.window(choice.layer))

@@ -15,7 +15,7 @@ from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import current_look, two_digits
-from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
+from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, possible_blocks, thumbnails
 from viz_app.maps import CHANGES, UNITS, MapView
 from viz_app.pages.compare import TEXTS, compared_with, other_model, other_text, quantity, view
 from viz_app.pages.compare.predictions import draw_predictions
@@ -30,6 +30,7 @@ from viz_app.shell.selection import Selection
 from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, write_heading, write_note
 from viz_app.shell.work import cached
+from viz_app.windows import Hatching, hatching, note_of_layer
 
 NAMES = {
     "masked": ("words visible", "words masked"),
@@ -47,13 +48,14 @@ class Summary(NamedTuple):
     """The small data of a comparison.
 
     thumbnails: of the differences of all heads. limit: end of their colour scale. largest: (layer, head), the largest
-    difference of each head. changes: the largest of all, in descending order.
+    difference of each head. changes: the largest of all, in descending order. possible: as for `head_grid`.
     """
 
     thumbnails: np.ndarray
     limit: float
     largest: np.ndarray
     changes: list[Change]
+    possible: np.ndarray | None
 
     @property
     def first(self) -> Head | None:
@@ -89,12 +91,14 @@ class Sides:
 @cached
 def _summarize(before: Selection, after: Selection, quantity: str, size: int) -> Summary:
     """Return the summary of a comparison. size: largest number of rows and columns of a thumbnail."""
-    before_maps, after_maps = Comparison(before.run(), after.run(), quantity=quantity).maps()
+    comparison = Comparison(before.run(), after.run(), quantity=quantity)
+    before_maps, after_maps = comparison.maps()
     changed = after_maps - before_maps
     reduced = blocks(changed, size, signed=True)
     limit = common_limit(reduced)
     small = thumbnails(reduced, size, signed=True, limit=limit)
-    return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(before_maps, after_maps, MAX_CHANGES))
+    changes = largest_changes(before_maps, after_maps, MAX_CHANGES)
+    return Summary(small, limit, abs(changed).max((-1, -2)), changes, possible_blocks(comparison.possible, size))
 
 
 def draw(page: View) -> None:
@@ -220,6 +224,7 @@ def _draw_thumbnails(sides: Sides, existing: np.ndarray, summary: Summary) -> No
         off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
         existing=existing,
+        possible=summary.possible,
         key="changes",
         on_click=_open_head,
     )
@@ -238,7 +243,8 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
     choice, existing = view_choice(lambda: summary.first), comparison.existing_heads
     before, after = comparison.maps(slice(choice.layer, choice.layer + 1))
     if existing[choice.layer, choice.heads[0]]:
-        st.markdown(_result_sentence(comparison, choice, before[0], after[0]))
+        window = comparison.windows[choice.layer] if comparison.windows else None
+        st.markdown(_result_sentence(comparison, choice, before[0], after[0]) + note_of_layer(choice.layer, window))
     attention_view(
         (after - before)[0],
         comparison.tokens,
@@ -251,10 +257,17 @@ def _draw_large_map(sides: Sides, comparison: Comparison, summary: Summary, mode
         signed=True,
         limit=(summary.limit if mode == "matrix" else summary.largest_change) or None,
         notes=[comparison.difference],
+        hatching=_hatching(comparison, choice.layer),
         unit=comparison.unit,
         key="difference",
         on_change=choose_view,
     )
+
+
+def _hatching(comparison: Comparison, layer: int) -> Hatching | None:
+    """Return the area of the difference of a layer that is outside its window in both runs."""
+    possible = comparison.possible
+    return None if possible is None else hatching(possible[layer], comparison.windows[layer])
 
 
 def _result_sentence(comparison: Comparison, choice: ViewChoice, before: np.ndarray, after: np.ndarray) -> str:

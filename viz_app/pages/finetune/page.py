@@ -22,6 +22,7 @@ from viz_app.finetuning.examples import EXAMPLE_COUNT
 from viz_app.finetuning.material import KINDS, Kind
 from viz_app.finetuning.recorded import RecordedRun, recorded_run
 from viz_app.finetuning.runs import TuningRun, list_runs
+from viz_app.maps import map_hatching
 from viz_app.pages.finetune import TEXTS, colour, tuned, tuned_step
 from viz_app.pages.finetune.begin import STARTED_RUN, draw_new_run
 from viz_app.pages.finetune.changes import (
@@ -43,6 +44,7 @@ from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.params import Head
 from viz_app.shell.view import View, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
+from viz_app.windows import Hatching
 
 REFRESH_SECONDS = 1.0  # between two looks at a run
 STEP_REFRESH_SECONDS = 15.0  # after which newly kept steps are offered
@@ -105,7 +107,8 @@ def draw(page: View) -> None:
                 number: wait_for(capture_step(model, encoding, number)).attention[layer, head]
                 for number, model in models.items()
             }
-            _draw_maps(attention, encoding.tokens, head_of_maps)
+            window = before.config.windows[layer]
+            _draw_maps(attention, encoding.tokens, head_of_maps, map_hatching(window, len(encoding)))
             if comparison is not None:
                 _draw_cka(comparison.cka)
         if comparison is not None:
@@ -325,15 +328,20 @@ def _note_comparison(kind: Kind, comparison: ModelComparison) -> None:
     )
 
 
-def _draw_maps(attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head) -> None:
-    """Draw the attention of a head, (query, key), at the start and at the step, by their numbers."""
+def _draw_maps(
+    attention: Mapping[int, np.ndarray], tokens: tuple[str, ...], head_of_maps: Head, hatching: Hatching | None = None
+) -> None:
+    """Draw the attention of a head, (query, key), at the start and at the step, by their numbers.
+
+    hatching: the area outside the window of a local layer.
+    """
     layer, head = head_of_maps
     for column, (number, weights) in zip(st.columns(2, gap="small"), attention.items(), strict=True):
         with column:
             title = f"L{layer} H{head}, step {number:,}" if number else f"L{layer} H{head}, start"
             if not np.isfinite(weights).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
-            figure = attention_heatmap(weights, tokens, tokens, signed=False, title=title)
+            figure = attention_heatmap(weights, tokens, tokens, signed=False, title=title, hatching=hatching)
             figure.update_layout(height=min(figure.layout.height, MAX_MAP_HEIGHT))
             chart(figure, key=f"tuned_map_{int(number > 0)}", alt=f"Attention of {title}", grows=False)
 

@@ -1,13 +1,14 @@
 """The page Forward pass: one figure of the whole pass, and each of its stages with its formula and numbers."""
 
-from viz_app.pages.inside.stages import STAGES, TEXTS
+from viz_app.pages.inside.designs import ALL_STAGES
+from viz_app.pages.inside.stages import TEXTS
 from viz_app.shell.params import Page, Param, parse_int, select, toggle
 
 PADS = 3
 
 stage = select(
     "stage",
-    {name: part.title for name, part in STAGES.items()},
+    {name: part.title for name, part in ALL_STAGES.items()},
     "Stage",
     step=True,
     widget="selectbox",

@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 from bert_core.analysis.walks import most_likely_tokens, next_sentence_probability, step_angles
 from bert_core.records import LensRun, ModelRun
 from viz_app.figures.stages import OUTPUT_WIDTH, PassColumns, pass_overview
-from viz_app.pages.inside.stages import MAX_WORDS, STAGES, StageInput
+from viz_app.pages.inside.designs import ALL_STAGES
+from viz_app.pages.inside.stages import MAX_WORDS, StageInput
 from viz_app.shell.markdown import quoted
 
 COLUMN_OF = {"pieces": -1, "embeddings": 0, "norm": 0}  # of the stages before the layers
@@ -35,7 +36,7 @@ class Overview:
     @property
     def needs(self) -> tuple[str, ...]:
         """The controls that affect the selected stage; those of attention need a head, those of a layer its number."""
-        return STAGES[self.stage].needs
+        return ALL_STAGES[self.stage].needs
 
     @property
     def token(self) -> str:
@@ -76,7 +77,8 @@ class Overview:
             return layer + 0.3, layer + 0.7
         if "layer" in self.needs:
             return layer + 0.65, layer + 1.35
-        column = COLUMN_OF.get(self.stage, self.layer_count + 1)
+        columns = {**COLUMN_OF, "final_norm": self.layer_count}
+        column = columns.get(self.stage, self.layer_count + 1)
         return column - 0.45, column + (OUTPUT_WIDTH - 0.5 if column > self.layer_count else 0.45)
 
     def figure(self) -> go.Figure:

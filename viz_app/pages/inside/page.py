@@ -1,6 +1,6 @@
 """Draws the page Forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,8 +8,7 @@ from typing import Any
 import streamlit as st
 
 from bert_core.analysis.walks import differences
-from bert_core.loading import LoadedModel
-from bert_core.run.walk import ENGINES
+from bert_core.run.walk import engines_of
 from bert_core.tokenizer import Encoding
 from viz_app.pages.inside import (
     PADS,
@@ -21,8 +20,9 @@ from viz_app.pages.inside import (
     stage,
     token,
 )
+from viz_app.pages.inside.designs import ALL_STAGES, stages_of
 from viz_app.pages.inside.overview import Overview
-from viz_app.pages.inside.stages import STAGES, TEXTS, Stage, StageInput, legend
+from viz_app.pages.inside.stages import PRE_NORM_SYMBOLS, SYMBOLS, TEXTS, Stage, StageInput, legend
 from viz_app.pages.inside.traces import ForwardPass
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import set_head
@@ -39,14 +39,17 @@ def draw(page: View) -> None:
     selection, config = page.selection, page.selection.loaded.config
     if show_whole_needed(selection):
         return
-    names = existing_stages(selection.loaded)
+    stages = stages_of(selection.loaded)
+    names = tuple(stages)
     if stage.value not in names:  # a link to what another model has
         stage.set(names[-1])
-    current, number = STAGES[stage.value], names.index(stage.value)
+    current, number = stages[stage.value], names.index(stage.value)
     layer, head = st.session_state.head
     lacks_heads = "head" in current.needs and not config.heads_of(layer)
     free_positions = config.max_position_embeddings - len(selection.encoding)
-    _draw_controls(page, names, current, free_positions)
+    if engine.value not in engines_of(config):  # a link to an engine that lacks these layers
+        engine.set(engines_of(config)[0])
+    _draw_controls(page, stages, free_positions)
     if layer in config.pruned_layers:
         notice = f"Layer {layer} was removed from this model: its output equals its input. Choose another layer."
         st.info(with_help(notice))
@@ -64,7 +67,7 @@ def draw(page: View) -> None:
         alt = f"The forward pass at token {view.labels[view.query]}, column by column"
         chart(overview.figure(), key=OVERVIEW, alt=alt, on_select=on_select, selection_mode="points")
     with detail:
-        write_heading(_numbered_title(names, stage.value))
+        write_heading(_numbered_title(stages, stage.value))
         formula, values = st.tabs(["Formula", "Values"], key="stage_parts")
         with formula:
             if not lacks_heads:
@@ -79,7 +82,7 @@ def draw(page: View) -> None:
                 notice = f"All heads of layer {layer} were pruned: the residual connection passes the vectors on."
                 st.info(with_help(notice))
             elif not tables:
-                st.info(with_help(TEXTS["nothing"]))
+                st.info(with_help(TEXTS["nothing" if stage.value != "attention_norm" else "no_norm"]))
             else:
                 write_note(f"{current.reading} {current.misleading}")
                 for index, figure in enumerate(current.draw(view, tables)):
@@ -90,26 +93,18 @@ def draw(page: View) -> None:
     if number + 1 == len(names):
         # The comparison comes last, so that the figure waits for one engine only.
         with comparison:
-            _compare_engines(forward_pass, view)
+            _compare_engines(forward_pass, view, engines_of(config))
 
 
-def _numbered_title(names: Sequence[str], name: str) -> str:
-    return f"{names.index(name) + 1}. {STAGES[name].title}"
+def _numbered_title(stages: Mapping[str, Stage], name: str) -> str:
+    return f"{list(stages).index(name) + 1}. {stages[name].title}"
 
 
-def existing_stages(loaded: LoadedModel) -> tuple[str, ...]:
-    """Return the names of the stages that a model has, in order; some models lack the pooler or the outputs."""
-    missing = set[str]()
-    if loaded.report.lacks("bert.pooler."):
-        missing.add("pooler")
-    if not any(map(loaded.has_head, ("words", "next", "detector"))):
-        missing.add("heads")
-    return tuple(name for name in STAGES if name not in missing)
-
-
-def _draw_controls(page: View, names: Sequence[str], current: Stage, free_positions: int) -> None:
+def _draw_controls(page: View, stages: Mapping[str, Stage], free_positions: int) -> None:
     """Draw the controls of the stage and of the layer, head and token that it shows; the others are in Options."""
-    encoding, config, number = page.selection.encoding, page.selection.loaded.config, names.index(stage.value)
+    encoding, config = page.selection.encoding, page.selection.loaded.config
+    names, current = tuple(stages), stages[stage.value]
+    number = names.index(stage.value)
     layer, head = st.session_state.head
     selected_layer.set(layer)
     selected_head.set(head)
@@ -118,7 +113,7 @@ def _draw_controls(page: View, names: Sequence[str], current: Stage, free_positi
     unlabelled: dict[str, Any] = {"label_visibility": "collapsed"}
     with page.controls(gap="small"):
         st.button("Back", "back", on_click=_step, args=(names, -1), shortcut="P", disabled=number == 0)
-        stage(options=names, format_func=partial(_numbered_title, names), width=220, **unlabelled)
+        stage(options=names, format_func=partial(_numbered_title, stages), width=220, **unlabelled)
         is_last = number + 1 == len(names)
         st.button("Next", "on", on_click=_step, args=(names, 1), shortcut="N", disabled=is_last, type="primary")
         selected_layer(
@@ -145,7 +140,8 @@ def _draw_controls(page: View, names: Sequence[str], current: Stage, free_positi
             **unlabelled,
         )
         with page.options(engine, pads):
-            engine()
+            if len(engines_of(config)) > 1:
+                engine()
             pads(disabled=free_positions == 0 and not pads.value)
 
 
@@ -178,7 +174,7 @@ def _open_cell(names: Sequence[str], layers: int) -> None:
     token.set(row)
     if 0 < column <= layers:
         _open_layer(column - 1)
-        stage.set(stage.value if "layer" in STAGES[stage.value].needs else "qkv")
+        stage.set(stage.value if "layer" in ALL_STAGES[stage.value].needs else "qkv")
     else:
         stage.set(names[-1] if column > layers else "embeddings" if column == 0 else "pieces")
 
@@ -202,7 +198,7 @@ def _write_stage(current: Stage, view: StageInput, *, has_numbers: bool) -> None
         st.latex(current.live(view))
     write_line(current.text)
     shape = f"**Shape:** {current.shape(view)} &nbsp;·&nbsp; " if has_numbers else ""
-    write_note(shape + legend(formula))
+    write_note(shape + legend(formula, PRE_NORM_SYMBOLS if view.design.pre_norm else SYMBOLS))
 
 
 def _add_files(forward_pass: ForwardPass, current: Stage) -> None:
@@ -213,10 +209,16 @@ def _add_files(forward_pass: ForwardPass, current: Stage) -> None:
     add_file("All values of this layer (NPZ)", forward_pass.npz, f"walk-L{layer}.npz")
 
 
-def _compare_engines(forward_pass: ForwardPass, view: StageInput) -> None:
-    """Write how far the engines differ; if the second takes long, once its button is pressed."""
-    (second,) = (name for name in ENGINES if name != engine.value)
+def _compare_engines(forward_pass: ForwardPass, view: StageInput, existing: Sequence[str]) -> None:
+    """Write how far the engines differ; if the second takes long, once its button is pressed.
+
+    existing: the engines that have the layers of the model.
+    """
     engines = TEXTS.control("engine")["options"]
+    if len(existing) == 1:
+        st.caption(TEXTS["one_engine"])
+        return
+    (second,) = (name for name in existing if name != engine.value)
     work = replace(replace(forward_pass, engine=second).trace(), seconds=seconds_taken() or 0.0)
     trace = confirm(f"Compare with {engines[second]}", work)
     note = f"All stages are computed with **{engines[engine.value]}**."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from bert_core.analysis.walks import (
     step_angles,
     weighted_values,
 )
+from bert_core.layer_design import POST_NORM, LayerDesign
 from bert_core.records import Walk
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
@@ -46,6 +47,8 @@ class StageInput:
     root of the head size, as the products are. root_terms: factor of the head size under that root.
     hidden_act, pooler_act, word_act: as in the configuration. has_pair_output: whether the model has an output for two
     texts. predicts_order: whether that output predicts their order, as in ALBERT. word: returns the text of a piece.
+    design: of the layers. rotary_base: base of the rotation in the layer; None without one. window: the largest
+    distance of a key in a local layer; None for any distance.
     """
 
     trace: Walk
@@ -59,6 +62,9 @@ class StageInput:
     divided: bool = True
     root_terms: int = 1
     word_act: object = "gelu"
+    design: LayerDesign = POST_NORM
+    rotary_base: float | None = None
+    window: int | None = None
 
     @property
     def activation(self) -> str:
@@ -78,6 +84,10 @@ class StageInput:
         """Return a value of the chosen head."""
         value: np.ndarray = self.trace.layer_value(name)[self.head]
         return value
+
+    def scored(self, name: str) -> np.ndarray:
+        """Return the queries or the keys of the chosen head as they enter the scores: rotated, if the layer rotates."""
+        return self.head_value(name if self.rotary_base is None else f"rotated_{name}")
 
     @property
     def strongest(self) -> int:
@@ -168,7 +178,7 @@ class Stage:
         return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, axes, strict=True))
 
 
-def _texts(name: str) -> dict[str, Any]:
+def stage_texts(name: str) -> dict[str, Any]:
     """Return the texts of a stage: its title, its description and how its figures are read."""
     shared = TEXTS.options("shared")
     return {key: text.format(**shared) for key, text in TEXTS.options(f"stages.{name}").items()}
@@ -181,27 +191,33 @@ def tex(value: float) -> str:
 
 
 SYMBOLS = TEXTS.options("symbols")
+PRE_NORM_SYMBOLS = SYMBOLS | TEXTS.options("pre_norm_symbols")  # with the meanings in a pre-norm layer
 _IN_FORMULA = re.compile(r"\[5pt\]|\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[^}]*\}|\\[A-Za-z]+|[A-Za-z]")
 
 
-def legend(formula: str) -> str:
+def legend(formula: str, meanings: Mapping[str, str] = SYMBOLS) -> str:
     """Return the symbols of a LaTeX formula with their meanings, in Markdown."""
     symbols = set(_IN_FORMULA.findall(formula))
-    return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in SYMBOLS.items() if symbol in symbols)
+    return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in meanings.items() if symbol in symbols)
 
 
-def _sum(*values: float) -> str:
+def bias(name: str, has_bias: bool) -> str:
+    """Return a bias as the last term of a sum in LaTeX; an empty text for a layer without one."""
+    return f" + {name}" if has_bias else ""
+
+
+def tex_sum(*values: float) -> str:
     """Return a sum in LaTeX, such as 0.1 - 0.2 + 0.3."""
     first, *remaining = values
     return tex(first) + "".join(f" {'-' if value < 0 else '+'} {tex(abs(value))}" for value in remaining)
 
 
-def _lines(*formulas: str) -> str:
+def tex_lines(*formulas: str) -> str:
     """Return formulas below one another."""
     return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
 
 
-def _panels(prefix: str = "", /, **titles: str) -> Callable[[StageInput], Tables]:
+def panels(prefix: str = "", /, **titles: str) -> Callable[[StageInput], Tables]:
     """Return a function that returns those of the named values that the model has, by the titles of their panels."""
 
     def tables(view: StageInput) -> Tables:
@@ -249,18 +265,24 @@ def _embedding_live(view: StageInput) -> str:
     names = (f"embeddings.{part}" for part in ("word", "token_type", "position"))
     parts = [values[name][i, 0] for name in names if name in values]
     total = tex(values["embeddings.sum"][i, 0])
-    return _lines(rf"x_{{{i}}}[0] = {_sum(*parts)}", f"= {total}")
+    return tex_lines(rf"x_{{{i}}}[0] = {tex_sum(*parts)}", f"= {total}")
 
 
-def _norm_formula(view: StageInput) -> str:
-    normed = r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
-    return _lines(normed, r"W_x\, \mathrm{LN}(x_i) + b_x") if _is_widened(view) else normed
+def norm_formula(view: StageInput, vector: str = "x") -> str:
+    """Return the formula of a layer norm of a vector."""
+    fraction = rf"\frac{{{vector}_i - \mu_i}}{{\sqrt{{\sigma_i^2 + \varepsilon}}}}"
+    return rf"\mathrm{{LN}}({vector}_i) = {fraction} \odot \gamma" + bias(r"\beta", view.design.norm_bias)
+
+
+def _embedding_norm_formula(view: StageInput) -> str:
+    normed = norm_formula(view)
+    return tex_lines(normed, r"W_x\, \mathrm{LN}(x_i) + b_x") if _is_widened(view) else normed
 
 
 def _norm_tables(view: StageInput) -> Tables:
     if _is_widened(view):
-        return _panels("embeddings.", sum="before", normed="after", output="as layer 0 takes it")(view)
-    return _panels("embeddings.", sum="before", output="after")(view)
+        return panels("embeddings.", sum="before", normed="after", output="as layer 0 takes it")(view)
+    return panels("embeddings.", sum="before", output="after")(view)
 
 
 def _is_widened(view: StageInput) -> bool:
@@ -268,9 +290,10 @@ def _is_widened(view: StageInput) -> bool:
     return "embeddings.normed" in view.trace.values
 
 
-def _norm_live(view: StageInput) -> str:
-    i, before = view.query, view.value("embeddings.sum")[view.query]
-    return rf"\mu_{{{i}}} = {tex(before.mean())}, \quad \sigma_{{{i}}} = {tex(before.std())}"
+def norm_live(view: StageInput, name: str = "embeddings.sum") -> str:
+    """Return mean and standard deviation of a value at the query, as a layer norm takes them."""
+    before = view.trace.layer_input[view.query] if name == "layer_input" else view.value(name)[view.query]
+    return rf"\mu_{{{view.query}}} = {tex(before.mean())}, \quad \sigma_{{{view.query}}} = {tex(before.std())}"
 
 
 # ---------------------------------------------------------------------------- attention
@@ -282,8 +305,15 @@ def _qkv_live(view: StageInput) -> str:
     return r", \; ".join(rf"\|{s}_{{{i}}}\| = {tex(n)}" for s, n in zip("qkv", lengths, strict=True))
 
 
+def _qkv_formula(view: StageInput) -> str:
+    entering = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
+    return tex_lines(*(f"{s}_i = W_{s} {entering}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
+
+
 def _score_formula(view: StageInput) -> str:
     added = r" + \text{what the distance } i - j \text{ adds}" * view.relative
+    if view.rotary_base is not None:
+        return r"s_{ij} = \frac{q'_i \cdot k'_j}{\sqrt{d}}"
     if view.divided:
         root = r"\sqrt{" + (f"{view.root_terms}" if view.root_terms > 1 else "") + "d}"
         return rf"s_{{ij}} = \frac{{q_i \cdot k_j{added}}}{{{root}}}"
@@ -292,15 +322,16 @@ def _score_formula(view: StageInput) -> str:
 
 def _score_live(view: StageInput) -> str:
     i, j = view.query, view.strongest
-    query, key = view.head_value("query")[i], view.head_value("key")[j]
+    query, key = view.scored("query")[i], view.scored("key")[j]
     score = tex(view.head_value("scores")[i, j])
     if not view.divided:
         product = float(query @ key) / len(query) ** 0.5
-        return rf"s_{{{i},{j}}} = {_sum(product, float(view.head_value('scores')[i, j]) - product)} = {score}"
+        return rf"s_{{{i},{j}}} = {tex_sum(product, float(view.head_value('scores')[i, j]) - product)} = {score}"
     if view.relative:
         return rf"s_{{{i},{j}}} = {score}"
+    mark = "" if view.rotary_base is None else "'"
     return (
-        rf"s_{{{i},{j}}} = \frac{{q_{{{i}}} \cdot k_{{{j}}}}}{{\sqrt{{{len(query)}}}}} "
+        rf"s_{{{i},{j}}} = \frac{{q{mark}_{{{i}}} \cdot k{mark}_{{{j}}}}}{{\sqrt{{{len(query)}}}}} "
         rf"= \frac{{{tex(query @ key)}}}{{{tex(len(query) ** 0.5)}}} = {score}"
     )
 
@@ -315,9 +346,11 @@ def _mask_live(view: StageInput) -> str:
     i = view.query
     j = int((view.head_value("masked_scores")[i] < MASKED_BELOW).argmax())  # the first masked key, or the first key
     score, after = view.head_value("scores")[i, j], view.head_value("masked_scores")[i, j]
+    if np.isneginf(after):
+        return rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} - \infty = -\infty"
     after_text = f"{after:.1f}" if after < MASKED_BELOW else tex(after)
     added = f"- {round(score - after, -4):.0f}" if after < MASKED_BELOW else "+ 0"
-    return _lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
+    return tex_lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
 
 
 def _softmax_live(view: StageInput) -> str:
@@ -349,7 +382,7 @@ def _context_live(view: StageInput) -> str:
     total = share * value + remainder
     line = rf"c_{{{i}}}[0] = {tex(share)} \cdot ({tex(value)}) + \dots = {tex(total)}"
     gated = not np.isclose(context, total, atol=1e-5)
-    return _lines(line, rf"\text{{after the head's gate: }} {tex(context)}") if gated else line
+    return tex_lines(line, rf"\text{{after the head's gate: }} {tex(context)}") if gated else line
 
 
 # ---------------------------------------------------------------------------- the rest of the layer, and the heads
@@ -359,8 +392,8 @@ def _output_live(view: StageInput) -> str:
     i = view.query
     attention_output, layer_input = view.value("attention_output")[i, 0], view.trace.layer_input[i, 0]
     total, after = view.value("attention_sum")[i, 0], view.value("attention_normed")[i, 0]
-    return _lines(
-        rf"{_sum(attention_output, layer_input)} = {tex(total)}",
+    return tex_lines(
+        rf"{tex_sum(attention_output, layer_input)} = {tex(total)}",
         rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}",
     )
 
@@ -401,7 +434,7 @@ def _piece_live(view: StageInput) -> str:
 
 def _feed_forward_formula(view: StageInput) -> str:
     act = rf"\mathrm{{{view.activation}}}"
-    return _lines(rf"u_i = {act}(W_u h_i + b_u)", r"y_i = \mathrm{LN}(W_y u_i + b_y + h_i)")
+    return tex_lines(rf"u_i = {act}(W_u h_i + b_u)", r"y_i = \mathrm{LN}(W_y u_i + b_y + h_i)")
 
 
 def _judges_tokens(view: StageInput) -> bool:
@@ -412,9 +445,10 @@ def _judges_tokens(view: StageInput) -> bool:
 def _heads_formula(view: StageInput) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
-        return _lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}(W_r\, x^{{(L)}}_i + b_r))"
-    return _lines(
+        return tex_lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
+    read = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({read}))"
+    return tex_lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
         *[r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0"] * view.has_pair_output,
@@ -487,13 +521,13 @@ def _heads_live(view: StageInput) -> str:
         score, share = view.value("replaced_logits")[view.query], replaced_probabilities(view.trace)[view.query]
         lines.append(rf"s_{{{view.query}}} = {tex(score)}")
         lines.append(rf"\Pr(\text{{token }} {view.query} \text{{ was replaced}}) = {tex(share)}")
-    return _lines(*lines)
+    return tex_lines(*lines)
 
 
 STAGES: dict[str, Stage] = {
     "pieces": Stage(
-        **_texts("pieces"),
-        formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, N-1\}"),
+        **stage_texts("pieces"),
+        formula=lambda view: tex_lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, N-1\}"),
         live=_piece_live,
         shape_of="embeddings.word",
         axes=("tokens",),
@@ -502,18 +536,18 @@ STAGES: dict[str, Stage] = {
         needs=("token",),
     ),
     "embeddings": Stage(
-        **_texts("embeddings"),
+        **stage_texts("embeddings"),
         formula=_embedding_formula,
         live=_embedding_live,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
-        tables=_panels("embeddings.", word="token", token_type="+ segment", position="+ position", sum="= sum"),
+        tables=panels("embeddings.", word="token", token_type="+ segment", position="+ position", sum="= sum"),
         needs=("token",),
     ),
     "norm": Stage(
-        **_texts("norm"),
-        formula=_norm_formula,
-        live=_norm_live,
+        **stage_texts("norm"),
+        formula=_embedding_norm_formula,
+        live=norm_live,
         shape_of="embeddings.output",
         axes=("tokens", "numbers"),
         tables=_norm_tables,
@@ -523,8 +557,8 @@ STAGES: dict[str, Stage] = {
         needs=("token",),
     ),
     "qkv": Stage(
-        **_texts("qkv"),
-        formula=lambda view: _lines("q_i = W_q x_i + b_q", "k_i = W_k x_i + b_k", "v_i = W_v x_i + b_v"),
+        **stage_texts("qkv"),
+        formula=_qkv_formula,
         live=_qkv_live,
         shape_of="query",
         axes=("heads", "tokens", "numbers"),
@@ -532,7 +566,7 @@ STAGES: dict[str, Stage] = {
         draw=lambda view, tables: [view.vectors(tables, horizontal=True)],
     ),
     "scores": Stage(
-        **_texts("scores"),
+        **stage_texts("scores"),
         formula=_score_formula,
         live=_score_live,
         shape_of="scores",
@@ -541,7 +575,7 @@ STAGES: dict[str, Stage] = {
         draw=lambda view, tables: view.matrix(tables["scores"], signed=True, name="Score"),
     ),
     "mask": Stage(
-        **_texts("mask"),
+        **stage_texts("mask"),
         formula=lambda view: r"s_{ij} + M_{ij}, \quad M_{ij} \in \{0,\, -10000\}",
         live=_mask_live,
         shape_of="masked_scores",
@@ -550,7 +584,7 @@ STAGES: dict[str, Stage] = {
         draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score"),
     ),
     "softmax": Stage(
-        **_texts("softmax"),
+        **stage_texts("softmax"),
         formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_m e^{s_{im} + M_{im}}}",
         live=_softmax_live,
         shape_of="probabilities",
@@ -559,7 +593,7 @@ STAGES: dict[str, Stage] = {
         draw=lambda view, tables: view.matrix(tables["probabilities"], signed=False, name="Attention"),
     ),
     "context": Stage(
-        **_texts("context"),
+        **stage_texts("context"),
         formula=lambda view: r"c_i = \sum_j p_{ij}\, v_j",
         live=_context_live,
         shape_of="context",
@@ -568,12 +602,12 @@ STAGES: dict[str, Stage] = {
         draw=_draw_context,
     ),
     "output": Stage(
-        **_texts("output"),
+        **stage_texts("output"),
         formula=lambda view: r"h_i = \mathrm{LN}\big(W_h\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_h + x_i\big)",
         live=_output_live,
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
-        tables=_panels(
+        tables=panels(
             attention_output="all heads, joined",
             layer_input="+ input of the layer",
             attention_sum="= sum",
@@ -582,12 +616,12 @@ STAGES: dict[str, Stage] = {
         needs=("layer", "token"),
     ),
     "feed_forward": Stage(
-        **_texts("feed_forward"),
+        **stage_texts("feed_forward"),
         formula=_feed_forward_formula,
         live=_feed_forward_live,
         shape_of="intermediate",
         axes=("tokens", "inner numbers"),
-        tables=_panels(
+        tables=panels(
             intermediate="inner numbers, after the activation",
             output_dense="back to the full width",
             output_sum="+ input of this part",
@@ -597,7 +631,7 @@ STAGES: dict[str, Stage] = {
         needs=("layer", "token"),
     ),
     "next": Stage(
-        **_texts("next"),
+        **stage_texts("next"),
         formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
         live=_next_live,
         shape_of="hidden_states",
@@ -608,7 +642,7 @@ STAGES: dict[str, Stage] = {
         row_labels=_state_labels,
     ),
     "pooler": Stage(
-        **_texts("pooler"),
+        **stage_texts("pooler"),
         formula=lambda view: rf"z = {POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
         live=_pooler_live,
         shape_of="pooler",
@@ -619,7 +653,7 @@ STAGES: dict[str, Stage] = {
         row_labels=_pooler_rows,
     ),
     "heads": Stage(
-        **_texts("heads"),
+        **stage_texts("heads"),
         formula=_heads_formula,
         live=_heads_live,
         shape_of="mlm_logits",

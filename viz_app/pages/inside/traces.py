@@ -14,7 +14,8 @@ from bert_core.run.memory import capture_bytes, mlm_head_bytes
 from bert_core.run.walk import walk, walk_at_position
 from bert_core.tokenizer import Encoding
 from viz_app.export import tables
-from viz_app.pages.inside.stages import STAGES, StageInput
+from viz_app.pages.inside.designs import stages_of
+from viz_app.pages.inside.stages import StageInput
 from viz_app.shell.selection import Selection
 from viz_app.shell.work import Work, wait_for, work
 
@@ -66,7 +67,8 @@ class ForwardPass:
     def stage_input(self) -> StageInput:
         """Return what the stages show, when the trace is finished."""
         loaded = self.selection.loaded
-        config, distances = loaded.config, loaded.config.position_scheme.distances
+        config, scheme = loaded.config, loaded.config.position_scheme
+        distances, rotation = scheme.distances, scheme.rotation
         return StageInput(
             trace=self.at_token(wait_for(self.trace(), timed=True)),
             head=self.head,
@@ -79,6 +81,9 @@ class ForwardPass:
             predicts_order=loaded.predicts_order,
             word_act=config.mlm_act,
             word=self.selection.word,
+            design=config.layer_design,
+            rotary_base=None if rotation is None else rotation.base(self.layer),
+            window=None if rotation is None else rotation.window(self.layer),
         )
 
     def lens(self) -> LensRun | None:
@@ -90,7 +95,7 @@ class ForwardPass:
 
     def stage_csv(self, name: str) -> bytes:
         """Return the numbers of a stage as CSV."""
-        view, stage = self.stage_input(), STAGES[name]
+        view, stage = self.stage_input(), stages_of(self.selection.loaded)[name]
         return tables.tidy_csv(stage.tables(view), stage.row_labels(view))
 
     def npz(self) -> bytes:

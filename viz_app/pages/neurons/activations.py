@@ -30,7 +30,8 @@ def inputs(selection: Selection) -> tuple[LoadedModel, Encoding, np.ndarray]:
 
 
 def _activation_bytes(model: LoadedModel, encoding: Encoding, _: object) -> int:
-    return 8 * model.config.num_hidden_layers * len(encoding) * model.config.intermediate_size
+    arrays = 3 if model.config.layer_design.gated else 1
+    return 8 * arrays * model.config.num_hidden_layers * len(encoding) * model.config.intermediate_size
 
 
 @work("{model} reads {encoding} tokens", memory=_activation_bytes)

@@ -15,7 +15,7 @@ from viz_app.export.neurons import neuron_columns
 from viz_app.export.profiles import neuron_name
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import value_bars
-from viz_app.figures.neurons import neuron_map
+from viz_app.figures.neurons import input_bars, neuron_map
 from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, TEXTS, activations, neuron, neuron_cell, ranked, times
@@ -145,6 +145,7 @@ def _draw_list(selection: Selection, layer: int, position: int, neurons: list[in
     write_note(TEXTS["list_share"].format(count=len(neurons), share=share, quantity=quantity))
     columns: dict[str, list[Any]] = {
         "neuron": neurons,
+        **{name: values[layer, position, neurons].tolist() for name, values in run.inputs.items()},
         "activation": run.activations[layer, position, neurons].tolist(),
         "contribution": run.contributions[layer, position, neurons].tolist(),
     }
@@ -157,7 +158,9 @@ def _draw_list(selection: Selection, layer: int, position: int, neurons: list[in
         key="neurons_listed",
         on_select=partial(_select_row, layer, neurons),
         selection_mode="single-row",
-        column_config=dict.fromkeys(("activation", "contribution"), st.column_config.NumberColumn(format="%.2f")),
+        column_config=dict.fromkeys(
+            (*run.inputs, "activation", "contribution"), st.column_config.NumberColumn(format="%.2f")
+        ),
     )
 
 
@@ -194,11 +197,19 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
         write_line(TEXTS["promotes"].format(**place, **_word_texts(selection, words, 4)))
     else:
         write_line(TEXTS["active"].format(**place))
+    if inputs_at_peak := {name: float(part[layer, peak, number]) for name, part in _read(selection).inputs.items()}:
+        activated, gate = (two_digits(value) for value in inputs_at_peak.values())
+        write_note(TEXTS["gated"].format(activated=activated, gate=gate, **place))
     rows = window(len(encoding), peak)
     if rows.stop - rows.start < len(encoding):
         write_note(TEXTS["window"].format(first=rows.start, last=rows.stop - 1, count=len(encoding)))
     labels, row_values = encoding.labels[rows], values[rows].tolist()
-    figure = value_bars(labels, row_values, title=TEXTS["quantity.fires"], selected=peak - rows.start)
+    others = {name: part[layer, rows, number].tolist() for name, part in _read(selection).inputs.items()}
+    title, selected = TEXTS["quantity.fires"], peak - rows.start
+    if others:
+        figure = input_bars(labels, {**others, title: row_values}, selected=selected)
+    else:
+        figure = value_bars(labels, row_values, title=title, selected=selected)
     chart(figure, key="neuron_along", alt=f"Activation of neuron {number} of layer {layer} at each token")
 
 

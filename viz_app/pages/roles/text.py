@@ -45,6 +45,7 @@ from viz_app.shell.target import show_missing_target
 from viz_app.shell.token_range import show_whole_needed
 from viz_app.shell.view import View, chart, write_line, write_note
 from viz_app.shell.work import cached, wait_for, work
+from viz_app.windows import note_of_layer, note_of_shares
 
 # Sections of the texts by the values of `quantity`.
 MAPS = {"0": "map", "importance": "importance", "confidence": "confidence", "1": "ablation"}
@@ -85,7 +86,7 @@ def _distances(run: ModelRun, report: Progress = ignore_progress) -> np.ndarray:
 
 @cached
 def _head_figures(run: ModelRun) -> Mapping[str, np.ndarray]:
-    return head_figures(renormalised_attention(run), run.encoding)
+    return head_figures(renormalised_attention(run), run.encoding, windows=run.windows)
 
 
 _scale = cached(classical_scaling)
@@ -173,7 +174,9 @@ def _draw_card(selection: Selection, roles: TextRoles, effect: np.ndarray | None
     if role is None:
         write_note("Click another head.")
         return
-    write_line(" ".join(_sentences(selection, roles, role, effect, place)))
+    window = roles.run.windows[layer]
+    note = note_of_layer(layer, window) + note_of_shares(window)
+    write_line(" ".join(_sentences(selection, roles, role, effect, place)) + note)
     draw_scores(roles.figures, place, selection.encoding.special_tokens)
     write_note(
         f"confidence **{roles.figures['confidence'][place]:.2f}** · entropy **{roles.figures['entropy'][place]:.2f}** "
@@ -221,7 +224,7 @@ def _sentences(selection: Selection, roles: TextRoles, role: Role, effect: np.nd
 
 @work("{model} computes the value vectors of each head")
 def _sinks(model: LoadedModel, run: ModelRun) -> Sinks:
-    return sinks(run.attention, head_values(model, run.encoding, projected=True))
+    return sinks(run.attention, head_values(model, run.encoding, projected=True), windows=run.windows)
 
 
 def _draw_examples(roles: TextRoles, place: Head) -> None:

@@ -32,6 +32,7 @@ from viz_app.shell.head_search import (
     edge_map,
     edge_weights,
     opening_head,
+    possible_layers,
     select_edge,
     take_tokens,
 )
@@ -44,6 +45,7 @@ from viz_app.shell.selection import Selection, forget_positions, open_example_te
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.shell.view import View, chart, write_heading, write_note
 from viz_app.texts import page_texts
+from viz_app.windows import no_pair, note_of_layer
 
 FRAME_TEXTS = page_texts("frame")
 WORDS = 5  # of a prediction
@@ -122,7 +124,8 @@ def _draw_head(selection: Selection, run: ModelRun, head: Head, current: Edge) -
     )  # fmt: skip
     if not current_look().lecture:
         query = quoted(selection.encoding.labels[current[0]])
-        write_note(TEXTS["head_reading"].format(query=query))
+        note = note_of_layer(layer, run.windows[layer])
+        write_note(TEXTS["head_reading"].format(query=query) + note)
 
 
 def _take_choice(current: Edge, choice: ViewChoice) -> None:
@@ -140,7 +143,8 @@ def _draw_all_heads(selection: Selection, run: ModelRun, head: Head, current: Ed
     layers, heads = weights.shape
     head_grid(
         layers=layers, heads=heads, values=weights, limit=1.0, unit=UNITS["attention"], selected=head,
-        off=selection.off, existing=run.existing_heads, key="home_grid", on_click=partial(_choose_head, current),
+        off=selection.off, existing=run.existing_heads, possible=possible_layers(selection, current),
+        key="home_grid", on_click=partial(_choose_head, current),
         titles=[
             [head_title(selection, layer, number, UNITS["attention"], weights) for number in range(heads)]
             for layer in range(layers)
@@ -158,7 +162,11 @@ def _draw_effect(selection: Selection, full_run: ModelRun, run: ModelRun, head: 
         query, key = (quoted(selection.encoding.labels[position]) for position in current)
         share = f"{float(edge_map(selection, run.attention[head], current)):.0%}"
         question = f" {TEXTS['question']}" if run.predictions else ""
-        st.markdown(TEXTS["attends"].format(share=share, query=query, key=key) + question)
+        possible = possible_layers(selection, current)
+        if possible is None or possible[head[0]]:
+            st.markdown(TEXTS["attends"].format(share=share, query=query, key=key) + question)
+        else:
+            st.markdown(no_pair(query, key))
     with st.container(horizontal=True, gap="small"):
         label, icon = TEXTS["switch_on" if is_off else "switch_off"], ":material/power_settings_new:"
         st.button(

@@ -22,6 +22,7 @@ from viz_app.figures.style import ordinal
 from viz_app.maps import MapView
 from viz_app.pages import PAGES
 from viz_app.pages.why.scores import LONG_TEXT_METHODS
+from viz_app.shell import selection
 from viz_app.shell.token_range import WHOLE_TOKENS, parse_range
 
 __all__ = ["headlight"]  # a fixture
@@ -175,6 +176,16 @@ def test_attribution_names_the_methods_of_a_long_text(
     checked(at(app, "why").run())
     assert [said(one) for one in app.subheader] == headings
     assert set(LONG_TEXT_METHODS) <= {"saliency", "input x gradient", "integrated gradients", "occlusion"}
+
+
+def test_head_ablation_without_memory_for_gradients(
+    long_model: LoadedModel, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The switches and the predictions stay, and a sentence says why the estimates are missing."""
+    monkeypatch.setattr(selection, "capture_bytes", lambda *_, gradients, map_tokens: 1 << 60 if gradients else 0)
+    app = opened(monkeypatch, long_model, f"{text} again", "heads", masked="1")
+    (sentence,) = [said(info) for info in app.info if "memory" in said(info)]
+    assert sentence.startswith("The gradient estimates are left out.") and "All heads are on" in words(app)
 
 
 def test_maps_of_a_range_have_the_labels_of_its_tokens(long_model: LoadedModel, text: str) -> None:

@@ -54,11 +54,9 @@ def draw_range_control(current: Selection) -> None:
     (start, stop), length = current.token_range, len(current.encoding)
     size = stop - start
     with st.container(key="token_range_control", horizontal=True, vertical_alignment="center", gap="small"):
-        for icon, name, target in (("left", "back", start - size), ("right", "next", stop)):
-            st.button(
-                "", icon=f":material/chevron_{icon}:", key=f"range_{name}", help=TEXTS[f"token_range.{name}"],
-                disabled=start == 0 if name == "back" else stop == length, on_click=_move, args=(target, size, length),
-            )  # fmt: skip
+        for name, target, is_end in (("back", start - size, start == 0), ("next", stop, stop == length)):
+            label = TEXTS[f"token_range.{name}"]
+            st.button(label, key=f"range_{name}", disabled=is_end, on_click=_move, args=(target, size, length))
             if name == "back":
                 with st.popover(_label(current), key="range_choice", width="content"):
                     _draw_choice(current)

@@ -306,8 +306,8 @@ def _qkv_live(view: StageInput) -> str:
 
 
 def _qkv_formula(view: StageInput) -> str:
-    entering = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
-    return tex_lines(*(f"{s}_i = W_{s} {entering}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
+    inputs = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
+    return tex_lines(*(f"{s}_i = W_{s} {inputs}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
 
 
 def _score_formula(view: StageInput) -> str:
@@ -446,8 +446,8 @@ def _heads_formula(view: StageInput) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
         return tex_lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
-    read = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({read}))"
+    dense = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({dense}))"
     return tex_lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
@@ -473,8 +473,8 @@ def _pooler_rows(view: StageInput) -> tuple[str, ...]:
 
 
 def _pooler_formula(view: StageInput) -> str:
-    read = r"\bar{x}^{(L)}" if "pooler_mean" in view.trace.values else "x^{(L)}_0"
-    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, {read} + b_z)"
+    state = r"\bar{x}^{(L)}" if "pooler_mean" in view.trace.values else "x^{(L)}_0"
+    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, {state} + b_z)"
     return rf"z = \mathrm{{LN}}\big({activated}\big)" if "pooler_activated" in view.trace.values else f"z = {activated}"
 
 

@@ -14,7 +14,7 @@ TEXTS = page_texts("frame")
 OUTSIDE_TEXT = "outside the window"
 LEGEND = "hatched: outside the window of this local layer ({window} tokens to each side)"
 LEGEND_OF_SEVERAL = "hatched: outside the windows of the local layers"
-MAX_LINES = 48  # of a hatching, from one corner of a map to the opposite one
+MAX_LINES = 64  # of a hatching, from one corner of a map to the opposite one
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
 

@@ -26,6 +26,7 @@ from bert_core import (
     LoadedModel,
     Target,
 )
+from bert_core.fingerprint import fingerprint
 from bert_core.methods import METHODS, token_scores
 from bert_core.naming import MODERNBERT
 from bert_core.pooling import Pooling
@@ -228,6 +229,20 @@ def test_a_classifier_without_an_architecture_is_one_of_texts_unless_its_labels_
     for labels, name in ((["a", "b", "c"], "classifier"), (["O", "B-X", "I-X"], "tagger")):
         (tmp_path / "config.json").write_text(json.dumps({**values, "id2label": dict(enumerate(labels))}))
         assert set(bert_core.load(tmp_path, device="cpu").task_models) == {name}
+
+
+def test_the_pooling_is_part_of_the_fingerprint_of_a_head_that_pools(tmp_path: Path) -> None:
+    """Equal weights give other classes, but the same words and tags."""
+    for head, differs in (
+        ("ForSequenceClassification", True),
+        ("ForTokenClassification", False),
+        ("ForMaskedLM", False),
+    ):
+        folders = [
+            save_family("modernbert", tmp_path / head / mode, head, classifier_pooling=mode) for mode in ("cls", "mean")
+        ]
+        first, second = (fingerprint(bert_core.load(folder, device="cpu")) for folder in folders)
+        assert (first != second) == differs
 
 
 def test_an_unknown_pooling_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ method into scores of the tokens for one target, so that methods can be compared
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -291,6 +292,16 @@ def method_of(name: str) -> Method:
         if method.name == name:
             return method
     raise Refused(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
+
+
+def supported_methods(loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the names of all methods that a model supports."""
+    names = []
+    for method in METHODS:
+        with suppress(Refused):
+            method.check(loaded)
+            names.append(method.name)
+    return tuple(names)
 
 
 def check_methods(loaded: LoadedModel, names: Sequence[str]) -> list[Method]:

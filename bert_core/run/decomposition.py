@@ -56,7 +56,8 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     """Compute attention norms of each layer with its residual connection and the layer norm after attention.
 
     head_mask: as for `capture`. The scaling and the weights of the layer norm are included. Its bias and the output
-    bias are not. The result has two arrays:
+    bias are not. A pre-norm layer has no layer norm there, so that the contributions sum to the states after attention
+    without the output bias. The result has two arrays:
     maps: (layer, query, key) norms.
     mixing: (layer, query), a / (a + b) from 0 to 1. Here a is the norm of the contribution of all other positions, and
         b that of the position's own contribution with its residual.
@@ -75,7 +76,9 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
     """Compute GlobEnc: as `residual_norms`, with the second residual connection and layer norm of each layer as well.
 
     head_mask: as for `capture`. The feed-forward network does not mix positions and enters only through the standard
-    deviation of the second layer norm. `analysis.attribution.norm_rollout` combines the maps of all layers.
+    deviation of the second layer norm. In a pre-norm model only the last layer has a layer norm after it, that of the
+    final hidden states, and the maps of the other layers are those of `residual_norms`.
+    `analysis.attribution.norm_rollout` combines the maps of all layers.
     Source: Modarressi 2022, section 3 (arXiv:2205.03286).
     """
     norms = []
@@ -94,9 +97,10 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     """Compute ALTI: how much the contribution of each token brings a position closer to its output, in L1 distance.
 
     head_mask: as for `capture`.
-    The output y of a position is taken after attention, residual connection and layer norm. The contribution v of a
-    token scores max(0, |y| - |y - v|) in L1 norms, and each row is divided by its sum. The maps of all layers can be
-    multiplied to a rollout. Queries are processed in batches, so that no tensor is query x key x hidden.
+    The output y of a position is taken after attention and residual connection, and in a post-norm layer after the
+    layer norm, whose scaling and weights the contributions include. The contribution v of a token scores
+    max(0, |y| - |y - v|) in L1 norms, and each row is divided by its sum. The maps of all layers can be multiplied to a
+    rollout. Queries are processed in batches, so that no tensor is query x key x hidden.
     Source: Ferrando 2022, section 3 (arXiv:2203.04212).
     """
     length = len(encoding)
@@ -217,8 +221,8 @@ def decompx(
     norms and activation functions are replaced by the factors that they amount to for this text. Each bias is divided
     among the tokens in proportion to the absolute inner products with their vectors, which is one possible choice. For
     a cosine of two texts, the norm of the text's vector is treated as a constant factor.
-    Raises Refused for a target without a trained head or without a linear path to its logit, and if the vectors do not
-    fit in memory.
+    Raises Refused for a target without a trained head or without a linear path to its logit, for a model with gated
+    neurons, and if the vectors do not fit in memory.
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
 
     >>> import bert_core

@@ -80,7 +80,8 @@ def patch(
         "state": the residual stream at a depth, 0 for the embeddings.
         "attention", "feed_forward": the output of attention or of the feed-forward network of a layer.
         "head": the output of a head.
-        "pattern", "query", "key", "value": this part of a head, with its other parts unchanged.
+        "pattern", "query", "key", "value": this part of a head, with its other parts unchanged. With rotary positions,
+            a query or key is rotated by the position where it is put.
         "neuron": one activation of a feed-forward network.
     per_position: whether each position is patched separately, or all at once. None: separately, but all at once for
         parts of heads.

@@ -7,7 +7,7 @@ questions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bert_core.analysis.faithfulness import MEASURES, Faithfulness
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.methods import check_methods, faithfulness, token_scores
+from bert_core.methods import check_methods, faithfulness, supported_methods, token_scores
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target
 from bert_core.refused import Refused, require_array, require_instances, short_repr, validate_arguments
@@ -352,6 +352,8 @@ def judge_file(
     that another run is writing to, and as `draw_questions`.
     """
     check_unedited(loaded.edits, "a study")
+    if settings.methods == StudySettings().methods:
+        settings = replace(settings, methods=supported_methods(loaded))
     check_methods(loaded, settings.methods)
     source = SourceFile(text)
     identity = study_identity(source, fingerprint(loaded), settings, column=column)

@@ -254,7 +254,7 @@ class StudySettings(Settings):
 
     questions: maximum number of questions of each kind.
     kinds: names from `question_kinds()`.
-    methods: names of attribution methods.
+    methods: names of attribution methods; by default all that the model supports.
     lengths, pair_lengths: minimum and maximum number of tokens of a sentence, and of a pair of sentences.
     least: minimum probability of the answer, 0 to 1. An answer that the model does not predict leaves little to
         explain, and all measures are near 0.

@@ -22,6 +22,7 @@ from bert_core import AttentionKnockout, Encoding, LoadedModel, Refused, ScaledN
 from bert_core.analysis.erasure import leace
 from bert_core.edits import HEAD_PARTS, PATCHABLE_PARTS
 from bert_core.fingerprint import fingerprint
+from bert_core.methods import supported_methods
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.costs import pruning_costs, score
@@ -544,6 +545,7 @@ def test_decompx_is_refused_before_anything_is_computed(loaded: LoadedModel, tex
         with pytest.raises(Refused, match=refusal):
             bert_core.token_scores(loaded, text, target, methods)
     names = [method.name for method in bert_core.METHODS if method.name != "DecompX"]
+    assert supported_methods(loaded) == tuple(names)
     assert np.isfinite(bert_core.token_scores(loaded, text, target, names)).all()
 
 

@@ -115,9 +115,9 @@ def _draw_components(direct: DirectContributions, key: str, selected: Head) -> N
         chart(figure, key=f"{key}_map", alt=alt, on_select=select, selection_mode="points")
     with right:
         largest = sorted(direct.rows(), key=lambda row: -abs(row.contribution))[:LARGEST]
-        names, values = [row.name for row in largest], [row.contribution for row in largest]
+        names, sizes = [row.name for row in largest], [row.contribution for row in largest]
         title = TEXTS["components.largest"].format(count=len(largest))
-        chart(value_bars(names, values, title=title), key=f"{key}_bars", alt=f"{title}: {', '.join(names)}")
+        chart(value_bars(names, sizes, title=title), key=f"{key}_bars", alt=f"{title}: {', '.join(names)}")
 
 
 def _sum(direct: DirectContributions) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bert_core.refused import Refused, validate_arguments, validate_arrays
+from bert_core.refused import Refused, require_int, validate_arguments, validate_arrays
+
+MAX_HEAD_SIZE = 2**20
 
 
 @validate_arguments
@@ -15,23 +17,23 @@ def rotary_frequencies(head_size: int, base: float) -> np.ndarray:
     Raises Refused unless the head size is even and the base is positive.
     Source: Su 2021, section 3.2.2 (arXiv:2104.09864).
     """
-    if head_size < 2 or head_size % 2 or not base > 0:
+    head_size = require_int("head_size", head_size, 2, MAX_HEAD_SIZE)
+    if head_size % 2 or not base > 0:
         raise Refused(f"head size {head_size} and base {base}: rotation needs an even size and a positive base")
     frequencies: np.ndarray = float(base) ** (-np.arange(0, head_size, 2) / head_size)
     return frequencies
 
 
-@validate_arguments
+@validate_arrays(vectors="... token size", positions="token")
 def rotate_by_position(vectors: np.ndarray, positions: np.ndarray, base: float) -> np.ndarray:
     """Rotate each pair of dimensions of vectors by position times frequency, as queries and keys are rotated.
 
-    vectors: (..., head size). positions: numbers that broadcast to (...); negative ones rotate back.
-    Returns (..., head size) float64. Raises Refused as `rotary_frequencies` does.
+    vectors: (..., token, head size). positions: (token,); negative ones rotate back.
+    Returns (..., token, head size) float64. Raises Refused as `rotary_frequencies` does.
     Source: Su 2021, equation 34 (arXiv:2104.09864), with other pairs of dimensions.
     """
-    vectors = np.asarray(vectors, np.float64)
-    angles = np.asarray(positions, np.float64)[..., None] * rotary_frequencies(vectors.shape[-1], base)
-    first, second = np.split(vectors, 2, axis=-1)
+    angles = positions.astype(np.float64)[:, None] * rotary_frequencies(vectors.shape[-1], base)
+    first, second = np.split(vectors.astype(np.float64), 2, axis=-1)
     cos, sin = np.cos(angles), np.sin(angles)
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
@@ -50,6 +52,6 @@ def scores_by_distance(query: np.ndarray, key: np.ndarray, base: float, distance
     >>> scores_by_distance(query, key, 10_000, np.array([-1, 0, 1])).round(3).tolist()  # cos(d) / sqrt(2)
     [0.382, 0.707, 0.382]
     """
-    rotated_keys = rotate_by_position(key, distances, base)
+    rotated_keys = rotate_by_position(np.tile(key, (len(distances), 1)), distances, base)
     scores: np.ndarray = rotated_keys @ query.astype(np.float64) / np.sqrt(len(query))
     return scores

@@ -152,7 +152,7 @@ def test_the_score_by_distance_is_that_of_rotated_vectors() -> None:
     distances = np.arange(-60, 61)
     found = scores_by_distance(query, key, 50.0, distances)
     for start in (60, 500):
-        rotated_query = rotate_by_position(query, np.array(start), 50.0)
+        rotated_query = rotate_by_position(query[None], np.array([start]), 50.0)[0]
         rotated_keys = rotate_by_position(np.tile(key, (121, 1)), start + distances, 50.0)
         assert_near(found, rotated_keys @ rotated_query / np.sqrt(8), 1e-9)
     assert_near(found[60], query @ key / np.sqrt(8), 1e-12)
@@ -175,7 +175,9 @@ def test_the_score_at_the_true_distance_is_that_of_the_model(
 
 
 def test_a_rotation_that_cannot_be_is_refused() -> None:
-    for size, base in ((7, 10.0), (0, 10.0), (8, 0.0), (8, -1.0)):
+    with pytest.raises(Refused, match="head_size is 0"):
+        rotary_frequencies(0, 10.0)
+    for size, base in ((7, 10.0), (8, 0.0), (8, -1.0)):
         with pytest.raises(Refused, match="an even size and a positive base"):
             rotary_frequencies(size, base)
     with pytest.raises(Refused, match="key"):

@@ -66,7 +66,7 @@ def scores_at_distances(vectors: HeadVectors, query: int, key: int) -> tuple[np.
     farthest = len(vectors.keys) - 1 if vectors.window is None else vectors.window
     distances = np.arange(-farthest, farthest + 1)
     first, second = (
-        rotate_by_position(vector, np.array(-position), vectors.rotary_base)
+        rotate_by_position(vector[None], np.array([-position]), vectors.rotary_base)[0]
         for vector, position in ((vectors.queries[query], query), (vectors.keys[key], key))
     )
     return distances, scores_by_distance(first, second, vectors.rotary_base, distances)

@@ -11,7 +11,6 @@ from bert_core.analysis.rotation import rotary_frequencies, scores_by_distance
 from bert_core.loading import LoadedModel
 from viz_app.figures.rotation import RotatedVector, rotated_pairs, shown_pairs
 from viz_app.pages.inside.stages import (
-    POOLER_ACTIVATIONS,
     STAGES,
     Stage,
     StageInput,
@@ -147,34 +146,6 @@ def _next_formula(view: StageInput) -> str:
     )
 
 
-def _reads_first_token(view: StageInput) -> bool:
-    """Return whether the pooler reads the first token, and not the mean of all tokens."""
-    return np.array_equal(view.value("pooler_input"), view.value("hidden_states")[-1, 0])
-
-
-def _pooler_formula(view: StageInput) -> str:
-    entering = "x^{(L)}_0" if _reads_first_token(view) else r"\frac{1}{n} \textstyle\sum_i x^{(L)}_i"
-    act = POOLER_ACTIVATIONS[view.pooler_act][1]
-    return rf"z = \mathrm{{LN}}\Big({act}\big(W_z\, {entering}{bias('b_z', view.design.head_bias)}\big)\Big)"
-
-
-def _pooler_live(view: StageInput) -> str:
-    dense, activated, pooled = (tex(view.value(name)[0]) for name in ("pooler_dense", "pooler_activated", "pooler"))
-    act = POOLER_ACTIVATIONS[view.pooler_act][1]
-    return tex_lines(rf"{act}({dense}) = {activated}", rf"\text{{after the norm: }} z[0] = {pooled}")
-
-
-def _pooler_tables(view: StageInput) -> Tables:
-    names = ("pooler_input", "pooler_dense", "pooler_activated", "pooler")
-    title = "the first token's vector" if _reads_first_token(view) else "the mean of all tokens' vectors"
-    return {title: np.stack([view.value(name) for name in names])}
-
-
-def _pooler_rows(view: StageInput) -> tuple[str, ...]:
-    entering = view.labels[0] if _reads_first_token(view) else "mean"
-    return (entering, "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0], "layer norm")
-
-
 ROTATION = Stage(
     **stage_texts("rotation"),
     formula=_rotation_formula,
@@ -247,17 +218,6 @@ _GATED = {
         tables=_feed_forward_tables,
         draw=_draw_feed_forward,
     ),
-}
-_ONE_HEAD_DESIGN = {
-    "pooler": replace(
-        STAGES["pooler"],
-        **stage_texts("pooler_norm"),
-        formula=_pooler_formula,
-        live=_pooler_live,
-        tables=_pooler_tables,
-        draw=lambda view, tables: [view.vectors(tables, _pooler_rows(view))],
-        row_labels=_pooler_rows,
-    )
 }
 # Every stage of any model, in order.
 ALL_STAGES: dict[str, Stage] = {}

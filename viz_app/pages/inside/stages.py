@@ -474,7 +474,7 @@ def _pooler_rows(view: StageInput) -> tuple[str, ...]:
 
 def _pooler_formula(view: StageInput) -> str:
     state = r"\bar{x}^{(L)}" if "pooler_mean" in view.trace.values else "x^{(L)}_0"
-    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, {state} + b_z)"
+    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, {state}{bias('b_z', view.design.head_bias)})"
     return rf"z = \mathrm{{LN}}\big({activated}\big)" if "pooler_activated" in view.trace.values else f"z = {activated}"
 
 

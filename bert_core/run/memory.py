@@ -9,6 +9,7 @@ import torch
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 
+FUSED_KEYS = 512  # whose scores fused attention holds for each query at once, as estimated
 TOKENS_AT_ONCE = 4096  # of all copies of a text together; larger batches no longer fit into the processor's cache
 BYTES_AT_ONCE = 256 * 2**20  # for the activations that a backward pass needs of all copies together
 # Calculated, not measured, for an encoder of 6 layers and 384 hidden units in float32 on a GPU of 40 TFLOP/s: the host
@@ -70,11 +71,13 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False, 
 def forward_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     """Estimate the memory of forward passes of copies of a text, in bytes; copies beyond one batch add nothing.
 
-    Measured for ablations of all heads of a text: correct to within a third for 256 to 510 tokens.
+    Measured for ablations of all heads of a text: correct to within a third for 256 to 510 tokens. Fused attention
+    holds no more scores of a longer text, unless they have terms for distances: measured for 2,048 and 8,192 tokens.
     """
     config = loaded.config
     rows = tokens * min(copies, copies_per_batch(None, loaded.device, tokens))
-    return 4 * rows * (config.num_attention_heads * tokens + 8 * config.hidden_size + 3 * config.intermediate_size)
+    keys = min(tokens, FUSED_KEYS) if config.position_scheme.distances is None else tokens
+    return 4 * rows * (config.num_attention_heads * keys + 8 * config.hidden_size + 3 * config.intermediate_size)
 
 
 def gradient_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:

@@ -130,13 +130,18 @@ def ours_gradients(model: BertForPreTraining, ids: Tensor) -> Findings:
     return {"value": [explained], "scores": scores, "maps": maps, "gradients": gradients}
 
 
-def ours_capture(loaded: LoadedModel, ids: Tensor) -> Findings:
-    """`capture` as the app calls it, words predicted at the target alone, down to the NumPy records."""
+def encoding_of(ids: Tensor) -> Encoding:
+    """The encoding of ids (1, tokens) that belong to no text."""
     seq = ids.shape[1]
-    encoding = Encoding(
+    return Encoding(
         text="", pair=None, tokens=("",) * seq, input_ids=tuple(ids[0].tolist()), token_type_ids=(0,) * seq,
         offsets=((0, 0),) * seq, words=(None,) * seq, sides=("A",) * seq, full_length=seq,
     )  # fmt: skip
+
+
+def ours_capture(loaded: LoadedModel, ids: Tensor) -> Findings:
+    """`capture` as the app calls it, words predicted at the target alone, down to the NumPy records."""
+    encoding, seq = encoding_of(ids), ids.shape[1]
     run = capture(loaded, encoding, target=Target("mlm", seq // 2, TOKEN), positions=(seq // 2,))
     return {"value": [run.target_value], "maps": run.attention[:, None], "gradients": run.gradient[:, None]}
 

@@ -496,9 +496,9 @@ def local_attention(
         for part in (keys, values)
     )
     offsets = torch.arange(width, device=queries.device) - window
-    within = (offsets - torch.arange(size, device=queries.device)[:, None]).abs() <= window  # (query, key)
+    is_near = (offsets - torch.arange(size, device=queries.device)[:, None]).abs() <= window  # (query, key)
     positions = torch.arange(0, blocks * size, size, device=queries.device)[:, None, None] + offsets  # (block, 1, key)
-    allowed = within & (positions >= 0) & (positions < length)  # (block, query, key)
+    allowed = is_near & (positions >= 0) & (positions < length)  # (block, query, key)
     key_bias = queries.new_zeros(1, 1, 1, length) if bias is None else bias
     block_bias = F.pad(key_bias, (window, padding + window)).unfold(-1, width, size)  # (batch or 1, 1, 1, block, key)
     mask = block_bias.permute(0, 3, 1, 2, 4).expand(batch, -1, -1, -1, -1).flatten(0, 1)  # (batch * block, 1, 1, key)

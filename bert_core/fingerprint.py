@@ -24,6 +24,7 @@ IGNORED_SETTINGS = frozenset({
     "use_cache", "chunk_size_feed_forward", "is_decoder", "add_cross_attention", "encoder_width",
 })  # fmt: skip
 CLASSIFIERS = ("classifier", "tagger")  # task heads whose outputs have names
+POOLED_HEADS = frozenset(("classifier", "chooser"))  # task heads that read the first token or the mean of all tokens
 
 # Caches: tensor -> its version, a dtype and the result for that dtype. The keys are tensors and not models, because
 # edited models share their tensors.
@@ -90,6 +91,8 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
     settings["family"], settings["heads"] = config.family.name, sorted(heads)
     if any(head in heads for head in CLASSIFIERS):
         settings["classes"] = [list(config.labels), config.problem_type, config.activation]
+    if config.classifier_pooling != "cls" and not POOLED_HEADS.isdisjoint(heads):
+        settings["classifier_pooling"] = config.classifier_pooling
     return settings
 
 

@@ -24,8 +24,6 @@ FAMILIES = (
     "modernbert",
 )  # fmt: skip
 WITHOUT_NUMPY = WITHOUT_DECOMPX = ("modernbert",)  # families that these refuse with the reason
-# Families whose classifiers are not supported yet.
-WITHOUT_CLASSIFIERS = ("modernbert",)
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,

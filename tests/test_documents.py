@@ -23,7 +23,8 @@ DOCS = ROOT / "docs"
 # The other documents with examples are run where what they promise is checked, in tests/core and tests/app.
 ELSEWHERE = {
     "docs/contributing/add-a-page.md", "docs/reference/decoder.md", "docs/reference/methods.md",
-    "docs/reference/numpy.md", "docs/how-to/probe.md", "docs/how-to/prune.md",
+    "docs/reference/numpy.md", "docs/how-to/direct-logit-attribution.md", "docs/how-to/probe.md",
+    "docs/how-to/prune.md",
 }  # fmt: skip
 DOCUMENTS = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ from viz_app.texts import page_texts
 
 TEXTS = page_texts("frame")
 # Texts of the views of maps, which are in English.
-OUTSIDE = "outside the window"
+OUTSIDE_TEXT = "outside the window"
 LEGEND = "hatched: outside the window of this local layer ({window} tokens to each side)"
 LEGEND_OF_SEVERAL = "hatched: outside the windows of the local layers"
-MAX_LINES = 48  # of a hatching, from one corner of a map to the opposite one
+MAX_LINES = 64  # of a hatching, from one corner of a map to the opposite one
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
 
@@ -43,7 +43,7 @@ def hatching(possible: np.ndarray | None, window: int | None) -> Hatching | None
     """
     if possible is None or window is None or possible.all():
         return None
-    return {"ranges": ranges_of(possible), "label": legend(window), "outside": OUTSIDE}
+    return {"ranges": ranges_of(possible), "label": legend(window), "outside": OUTSIDE_TEXT}
 
 
 def ranges_of(possible: np.ndarray) -> list[list[int]]:
@@ -87,8 +87,8 @@ def hatch_segments(possible: np.ndarray, lines: int = MAX_LINES) -> list[Segment
     segments: list[Segment] = []
     for diagonal in range(step // 2, rows + columns - 1, step):
         row = np.arange(min(diagonal, rows - 1), max(diagonal - columns, -1), -1)
-        outside = np.concatenate([[False], ~possible[row, diagonal - row], [False]])
-        edges = np.flatnonzero(np.diff(outside.astype(np.int8)))
+        is_outside = np.concatenate([[False], ~possible[row, diagonal - row], [False]])
+        edges = np.flatnonzero(np.diff(is_outside.astype(np.int8)))
         for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             y = int(row[start]) + 1
             segments.append(((diagonal + 1 - y, y), (diagonal + 1 - y + end - start, y - (end - start))))

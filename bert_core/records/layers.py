@@ -137,6 +137,7 @@ class Walk:
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden), and
             .normed before them in some models.
+        pooler_mean, pooler_activated: (hidden,), the input of the pooler if it is a mean, and that of its layer norm.
         replaced_logits: (seq,), positive if a token is more likely replaced than original.
     """
 

@@ -101,7 +101,8 @@ class Target:
     def rows(self) -> tuple[int, ...]:
         """Positions of the last layer that the target is computed from.
 
-        These are its own positions, the pooled positions, or the first position for a target of the whole text.
+        These are its own positions, the pooled positions, or the first position for a target of the whole text. Some
+        models also read others (`TaskHead.target_rows`).
         """
         positions: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.target_kind.needs]
         return tuple(positions) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)

@@ -30,7 +30,7 @@ from bert_core.task_heads import LinearPath, head_of
 from bert_core.tokenizer import Encoding
 
 SIDES = ("query", "key")
-KEPT = ("probs", "value", "feed_forward_update")  # parts of a trace
+TRACE_PARTS = ("context", "feed_forward_update")
 # Names of the last components, which are biases: of all attention output projections, of the norm, and after it.
 BIASES_OF_LOGIT = ("attention", "the final norm", "the output head")
 BIASES_OF_SCORE = ("attention", "the norm", "the projection")
@@ -107,8 +107,8 @@ def direct_score(
     side: "key" splits the key of the score into the contributions of the components, with the complete query; "query"
         splits the query. head_mask: as for `capture`.
     The score is the product of both, so each side sums to the score; the two sides do not add up. The standard
-    deviation of the layer norm before attention is held at its value for this text. What a component adds to all keys
-    of a query alike changes no attention probability.
+    deviation of the layer norm before attention is held at its value for this text. What a component adds equally
+    to the scores of all keys of a query changes no attention probability.
     Raises Refused for a post-norm model, for a head that does not exist or was pruned, and for a key outside the window
     of a local layer.
     Source: Elhage 2021, A Mathematical Framework for Transformer Circuits.
@@ -165,11 +165,11 @@ def direct_score_map(
     if sender_layer >= layer:
         raise Refused(f"the sender is in layer {sender_layer}: it must be in a layer before {layer}")
     vectors = None
-    for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask, keep=KEPT), layer)):
+    for number, traced in enumerate(islice(trace_text(loaded, encoding, head_mask, keep=TRACE_PARTS), layer)):
         states = traced.output_states
         if number == sender_layer:
             index = traced.layer.attention.self.heads.index(sender_head)
-            vectors = traced.gated_probs[index] @ traced.head_outputs[index]
+            vectors = _head_vectors(traced, range(len(encoding)), slice(index, index + 1))[0]
     assert vectors is not None  # the sender is in one of these layers
     attention = _attention(loaded, layer)
     queries, keys = _queries_and_keys(attention, head, states)
@@ -228,7 +228,7 @@ def residual_components(
     networks: list[Tensor] = []
     bias: Tensor | float = 0.0
     # With one more layer, since its input is needed, or that of the first layer.
-    for number, traced in enumerate(trace_text(loaded, encoding, head_mask, keep=KEPT)):
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask, keep=TRACE_PARTS)):
         if number == 0:
             vectors.append(traced.input_states[list(rows)][None])
         if number == layers:
@@ -244,9 +244,12 @@ def residual_components(
     return Components(torch.cat([*vectors, *networks, biases]).cpu().double(), states, layers)
 
 
-def _head_vectors(traced: LayerTrace, rows: Sequence[int]) -> Tensor:
-    """Return what each head of a layer adds to the residual stream, (head, row, hidden)."""
-    return torch.einsum("hqk,hkd->hqd", traced.gated_probs[:, list(rows)], traced.head_outputs)
+def _head_vectors(traced: LayerTrace, rows: Sequence[int], heads: slice = slice(None)) -> Tensor:
+    """Return what each head of a layer, or of a part of its heads, adds to the residual stream, (head, row, hidden)."""
+    weight = traced.layer.attention.output.dense.weight
+    count, _, size = traced.context.shape
+    by_head = weight.view(len(weight), count, size)  # (hidden, head, head size)
+    return torch.einsum("hrd,ohd->hro", traced.context[heads][:, list(rows)], by_head[:, heads])
 
 
 def _heads_before(loaded: LoadedModel, layers: int) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 
@@ -43,9 +44,17 @@ def copies_at_once(loaded: LoadedModel, tokens: int, *, gradients: bool = False)
     if gradients:
         config = loaded.config
         # Autograd stores the inputs of norms and linear maps, and the activation's input and output, of each layer.
-        stored = tokens * (12 * config.hidden_size + 3 * config.intermediate_size) * config.num_hidden_layers
+        stored = tokens * (12 * config.hidden_size + _network_floats(config)) * config.num_hidden_layers
         copies = min(copies, BYTES_AT_ONCE * token_limit // TOKENS_AT_ONCE // (4 * stored))
     return max(1, copies)
+
+
+def _network_floats(config: BertConfig) -> int:
+    """Return how many numbers the feed-forward network of a layer holds for each token.
+
+    A gated network also holds the second inputs of its neurons and the products.
+    """
+    return (5 if config.layer_design.gated else 3) * config.intermediate_size
 
 
 def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False, map_tokens: int | None = None) -> int:
@@ -62,7 +71,7 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False, 
     if kept_tokens == tokens:
         return map_bytes * (7 if gradients else 3)
     # Fused attention: the states of each layer, the activations of one layer or of all, and scores of the range.
-    width = 12 * config.hidden_size + 3 * config.intermediate_size
+    width = 12 * config.hidden_size + _network_floats(config)
     activations = width * (config.num_hidden_layers if gradients else 1) + config.num_hidden_layers * config.hidden_size
     scores = 2 * config.num_attention_heads * kept_tokens
     return map_bytes * (4 if gradients else 3) + 4 * tokens * (activations + scores)
@@ -77,7 +86,7 @@ def forward_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     config = loaded.config
     rows = tokens * min(copies, copies_per_batch(None, loaded.device, tokens))
     keys = min(tokens, FUSED_KEYS) if config.position_scheme.distances is None else tokens
-    return 4 * rows * (config.num_attention_heads * keys + 8 * config.hidden_size + 3 * config.intermediate_size)
+    return 4 * rows * (config.num_attention_heads * keys + 8 * config.hidden_size + _network_floats(config))
 
 
 def gradient_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
@@ -86,9 +95,7 @@ def gradient_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     Measured from 8 copies of 32 tokens to 2 copies of 510: correct to within a quarter.
     """
     config = loaded.config
-    floats_per_token = (
-        12 * config.hidden_size + 3 * config.intermediate_size + 1.7 * config.num_attention_heads * tokens
-    )
+    floats_per_token = 12 * config.hidden_size + _network_floats(config) + 1.7 * config.num_attention_heads * tokens
     return int(4 * config.num_hidden_layers * copies * tokens * floats_per_token)
 
 

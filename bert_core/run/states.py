@@ -154,7 +154,7 @@ def masked_losses_by_depth(loaded: LoadedModel, texts: Sequence[TextExample]) ->
     """Compute the mean loss of the logit lens at the masked positions of several texts at every depth.
 
     texts: texts with masked positions and their original tokens. The last depth is the prediction of the model itself.
-    In a pre-norm model, the layer norm of the final hidden states is applied at all depths, as in `logit_lens`.
+    In a pre-norm model, the layer norm of the final hidden states is applied at the other depths too.
     Returns (depth,) in nats. Raises Refused for a model without a trained MLM head.
     Source: nostalgebraist 2020.
     """

@@ -280,6 +280,10 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         values |= {"final.sum": final_norm[_INPUT][0], "final.normed": final_norm[_OUTPUT][0]}
     if inputs.has_pooler:
         values["pooler_dense"], values["pooler"] = modules["pooler.dense"][_OUTPUT][0], outputs.pooler_output[0]
+        if loaded.config.classifier_pooling == "mean":
+            values["pooler_mean"] = modules["pooler.dense"][_INPUT][0]
+        if "pooler.LayerNorm" in modules:
+            values["pooler_activated"] = modules["pooler.LayerNorm"][_INPUT][0]
     answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if "words" in inputs.heads else {}
     if "next" in inputs.heads:
         with torch.no_grad():

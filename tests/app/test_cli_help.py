@@ -22,7 +22,18 @@ MAX_SUMMARY = 56  # characters beside the longest name of a command, in 80 colum
 TEXTS = "She opened the door and walked in.\nThe cat sat on the mat.\nHe closed the window because it was cold.\n"
 # Examples that run long, serve the app, or read a model, a treebank or a table of the user.
 NOT_RUN = {
-    *("app", "compare-models", "evaluate", "faithfulness", "finetune", "pretrain", "probe", "prune-curve", "roles"),
+    *(
+        "app",
+        "compare-models",
+        "direct",
+        "evaluate",
+        "faithfulness",
+        "finetune",
+        "pretrain",
+        "probe",
+        "prune-curve",
+        "roles",
+    ),
     *("train-captioner", "tune-lens"),
 }
 

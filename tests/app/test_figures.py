@@ -376,7 +376,7 @@ def test_special_columns_are_pale_on_one_scale() -> None:
     """The scale ends at the values of words, and [CLS] has a fifth of its colour; without words nothing is pale."""
     values = np.full((1, 2, 3, 3), 0.1, np.float32)
     values[..., 0], values[0, 1, :, 1] = 0.9, 0.2
-    images, limit = pale_thumbnails(values, [None, "A", "A"])
+    images, limit, _ = pale_thumbnails(values, [None, "A", "A"])
     assert limit == pytest.approx(0.2) and images[0, 0, 0].tolist() == [51, 128, 128]
     assert images[0, 1, 0].tolist() == [51, 255, 128]
     assert pale_thumbnails(values, [None] * 3).limit == pytest.approx(0.9)

@@ -11,7 +11,7 @@ import pytest
 
 from bert_core.analysis.heads import PairHead
 from bert_core.analysis.relations import RelationRow
-from bert_core.records import CurvePoint
+from bert_core.records import Contribution, CurvePoint
 from bert_core.records.probes import ProbePoint
 from bert_core.studies import external_scores, faithfulness, profiles
 from bert_core.studies.explain import BASE_COLUMNS
@@ -57,6 +57,7 @@ DECLARED = {
     ("headlight explain", 1): field_names(WordTotal),
     ("headlight score", 0): set(PAIR_COLUMNS),
     ("headlight prune-curve", 0): {"model", "text", "examples", "length", "what"} | field_names(CurvePoint),
+    ("headlight direct", 0): {*Contribution._fields},
     ("headlight find-heads", 0): {*PairHead._fields, "effect", *PairCounts._fields},
     ("headlight predict", 0): {"row", TaskHead.text_name, *TaskHead.table_columns},
     ("headlight predict", 1): {"row", TASK_HEADS["reader"].text_name, *TASK_HEADS["reader"].table_columns},

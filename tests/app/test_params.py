@@ -20,7 +20,7 @@ text pair masked words model target contrast off cut scaled put put_from head ot
 reference lecture lang token_range
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
-method measure
+attributed method measure score_side
 source origin noise patched direction estimated around place
 ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
@@ -45,7 +45,8 @@ DEFAULTS = {
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
     "other": "",
-    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "layers_view": "words", "alike": "state",
+    "other_model": "headlight-mini", "attributed": "tokens", "method": "DecompX", "measure": "aopc",
+    "score_side": "key", "layers_view": "words", "alike": "state",
     "lens": "logit",
     "rank_by": "probability", "projection": "axes", "cell": None, "depth": None,
     "query_position": None, "token_range": None, "common_word": "bank",

@@ -259,6 +259,7 @@ def test_other_models_have_no_such_curve(
     assert "Score by distance" not in words(app) and "rotation by position" not in words(app)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # BertViz's own
 def test_files_say_that_vectors_are_rotated(loaded: LoadedModel, encoding: Encoding) -> None:
     """The page, the table with -inf outside the window, and BertViz's view refused for a longer text only."""
     run, vectors = capture(loaded, encoding), head_vectors(loaded, encoding, 1, 2)

@@ -195,6 +195,20 @@ def test_a_part_that_was_not_trained_has_nothing_to_show(tiny_loaded: LoadedMode
         assert STAGES[name].tables(view) == {} and STAGES[name].draw(view, {}) == []
 
 
+def test_the_pooler_of_a_head_with_a_layer_norm_has_a_row_for_it(tiny_loaded: LoadedModel) -> None:
+    """And its first row is the mean of all tokens where the model reads that."""
+    view, stage = view_of(tiny_loaded), STAGES["pooler"]
+    values = dict(view.trace.values)
+    assert stage.row_labels(view) == ("[CLS]", "dense layer", "tanh")
+    for name, label, symbol in (("pooler_activated", "[CLS]", r"\mathrm{LN}"), ("pooler_mean", "mean", r"\bar{x}")):
+        values[name] = np.full_like(values["pooler"], len(name))
+        changed = replace(view, trace=replace(view.trace, values=values))
+        assert stage.row_labels(changed) == (label, "dense layer", "tanh", "layer norm")
+        assert symbol in stage.formula(changed) and symbol not in stage.formula(view)
+        ((rows),) = stage.tables(changed).values()
+        assert len(rows) == 4 and (rows[{"mean": 0}.get(label, 2)] == len(name)).all()
+
+
 def test_the_heads_say_what_the_model_says(tiny_loaded: LoadedModel) -> None:
     """The words and shares, and whether B follows A, are those of `capture`; the steps are cosines by hand."""
     view = view_of(tiny_loaded)

@@ -28,7 +28,7 @@ from bert_core.training.answers import (
 )
 from bert_core.training.settings import AnswerSettings
 from tests.core.test_families import reference_inputs
-from tests.families import FAMILIES, WITHOUT_CLASSIFIERS, reference_of, save_family, save_tokenizer, sentences
+from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
 from tests.near import assert_near
 from tests.padding import assert_padding_changes_nothing
 
@@ -240,7 +240,7 @@ def test_a_reader_goes_on_and_a_classifier_becomes_one(
     assert loaded.has_reader and "classifier" not in loaded.task_models and len(loaded.config.labels) == 2
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in WITHOUT_CLASSIFIERS])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_it_goes_on_in_the_familys_own_format(family: str, tmp_path: Path) -> None:
     """A reader trained from a model of the family is one of the family, for us and for transformers."""
     folder = save_family(family, tmp_path / "start", cased=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -238,6 +239,18 @@ def test_rows_name_every_component_once(loaded: bert_core.LoadedModel, encoding:
         "bias of attention", "bias of the final norm", "bias of the output head"
     ]  # fmt: skip
     assert len({row.name for row in rows}) == len(rows) == 1 + LAYERS * (HEADS + 1) + 3
+
+
+def test_the_example_of_the_guide_runs(loaded: bert_core.LoadedModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """With words of the small vocabulary, as it is written otherwise."""
+    guide = Path(__file__).parents[2] / "docs" / "how-to" / "direct-logit-attribution.md"
+    (example,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    for word, replacement in (("answerdotai/ModernBERT-base", loaded.name), ('"door"', '"the"'), ('"window"', '"a"')):
+        assert word in example
+        example = example.replace(word, replacement)
+    exec(compile(example, "direct-logit-attribution.md", "exec", dont_inherit=True), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"({LAYERS}, {HEADS}) ") and len(lines) > 12
 
 
 def test_what_has_no_direct_contributions_is_refused(

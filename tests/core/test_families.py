@@ -38,7 +38,6 @@ from tests.families import (
     CLASSES,
     FAMILIES,
     MODELS,
-    WITHOUT_CLASSIFIERS,
     WITHOUT_DECOMPX,
     WITHOUT_NUMPY,
     reference_of,
@@ -68,12 +67,6 @@ def loaded(folder: Path) -> LoadedModel:
 
 
 @pytest.fixture(scope="module")
-def _has_classifiers(family: str) -> None:
-    if family in WITHOUT_CLASSIFIERS:
-        pytest.skip("classifiers of this family are not supported yet")
-
-
-@pytest.fixture(scope="module")
 def classifier_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_family(family, tmp_path_factory.mktemp("families") / "classes", "ForSequenceClassification")
 
@@ -94,7 +87,7 @@ def chooser_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def classifier(_has_classifiers: None, classifier_folder: Path) -> LoadedModel:
+def classifier(classifier_folder: Path) -> LoadedModel:
     return bert_core.load(classifier_folder, device="cpu")
 
 
@@ -244,7 +237,6 @@ def test_classes_and_their_gradients_are_those_of_transformers(
         assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
 
 
-@pytest.mark.usefixtures("_has_classifiers")
 def test_tags_and_their_gradients_are_those_of_transformers(family: str, tagger_folder: Path) -> None:
     """A tagger's logits at every token and the gradients of one tag of one of them agree."""
     tagger = bert_core.load(tagger_folder, device="cpu")
@@ -262,7 +254,6 @@ def test_tags_and_their_gradients_are_those_of_transformers(family: str, tagger_
         assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
 
 
-@pytest.mark.usefixtures("_has_classifiers")
 def test_answers_and_their_gradients_are_those_of_transformers(family: str, reader_folder: Path) -> None:
     """A reader's two logits of every token and the gradients of one answer agree."""
     reader = bert_core.load(reader_folder, device="cpu")
@@ -285,7 +276,6 @@ def test_answers_and_their_gradients_are_those_of_transformers(family: str, read
     assert run.spans.start[: first - 1].sum() == run.spans.start[0] and bert_core.best_spans(encoding, run.spans)
 
 
-@pytest.mark.usefixtures("_has_classifiers")
 def test_choices_and_their_gradients_are_those_of_transformers(
     family: str, chooser_folder: Path, tmp_path: Path
 ) -> None:
@@ -504,7 +494,6 @@ def test_the_parts_of_decompx_sum_to_the_answer(head: str, family: str, request:
     assert_near(found.scores.sum(), answer, TOLERANCE, of=float(np.abs(found.scores).sum()))
 
 
-@pytest.mark.usefixtures("_has_classifiers")
 def test_fine_tuning_goes_on_in_the_familys_own_format(family: str, folder: Path, tmp_path: Path) -> None:
     """A classifier trained from a model of the family is one of the family, for us and for transformers."""
     table = tmp_path / "rows.csv"
@@ -538,8 +527,6 @@ def test_what_is_saved_is_in_the_familys_own_format(
     tmp_path: Path,
 ) -> None:
     """transformers reads the saved folder back without a word, with the same logits; so does its tokenizer."""
-    if head != "ForMaskedLM" and family in WITHOUT_CLASSIFIERS:
-        pytest.skip("classifiers of this family are not supported yet")
     source = {
         "ForMaskedLM": folder, "ForTokenClassification": tagger_folder, "ForQuestionAnswering": reader_folder,
     }.get(head, classifier_folder)  # fmt: skip

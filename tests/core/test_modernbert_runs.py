@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,20 +18,39 @@ import torch
 from torch import Tensor, nn
 
 import bert_core
-from bert_core import AttentionKnockout, Encoding, LoadedModel, Refused, Target, edited, patch
+from bert_core import AttentionKnockout, Encoding, LoadedModel, Refused, ScaledNeuron, Target, edited, patch
+from bert_core.analysis.erasure import leace
 from bert_core.edits import HEAD_PARTS, PATCHABLE_PARTS
+from bert_core.fingerprint import fingerprint
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
+from bert_core.run.costs import pruning_costs, score
 from bert_core.run.decomposition import alti, attention_norms, globenc, residual_norms
 from bert_core.run.inputs import embed_text
+from bert_core.run.lens import layer_states, logit_lens
+from bert_core.run.losses import (
+    TextExample,
+    attention_maps,
+    gate_gradients,
+    losses_without_heads,
+    mask_pieces,
+    masked_examples,
+    neuron_gate_gradients,
+)
+from bert_core.run.memory import forward_bytes, gradient_bytes
+from bert_core.run.neurons import neuron_activations, neuron_gradients, suppress_neurons
 from bert_core.run.patch_edits import make_patch
 from bert_core.run.patching import attention_probabilities, estimate_patches
 from bert_core.run.paths import RECEIVER_INPUTS, patch_path
 from bert_core.run.perturbation import integrated_gradients, occlusion, saliency, value_zeroing
 from bert_core.run.stack import PARTS, encoder_layers, trace, trace_text
+from bert_core.run.states import masked_losses_by_depth, masked_losses_with_erasers, token_states
+from bert_core.run.timing import measure_timing
+from bert_core.training.lens import tune_lens
+from bert_core.training.settings import LensSettings
 from tests.core.test_modernbert import in_own_precision  # noqa: F401
 from tests.core.test_patching import nearer
-from tests.families import reference_of, save_family
+from tests.families import reference_of, save_family, sentences
 from tests.near import assert_near
 
 TEXT, PAIR = "The old man [MASK] along the river with his dog.", "Jeden Morgen bringt er Brot."
@@ -440,6 +460,8 @@ def test_contributions_of_tokens_add_up(precise: LoadedModel, text: Encoding) ->
     gates[1, 2] = 0.5
     methods = (attention_norms, residual_norms, globenc, alti)
     found = {method: method(precise, text, head_mask=gates) for method in methods}
+    weighted = capture(precise, text, head_mask=gates, norms=True).value_weighted
+    assert weighted is not None
     outputs = precise.model.bert(
         torch.tensor([text.input_ids]), head_mask=torch.tensor(gates), output_hidden_states=True, output_attentions=True
     )
@@ -460,6 +482,7 @@ def test_contributions_of_tokens_add_up(precise: LoadedModel, text: Encoding) ->
         norms = found[attention_norms]
         assert norms.heads is not None
         assert_near(norms.heads[number], by_head.norm(dim=-1), 1e-6)
+        assert_near(weighted[number], by_head.norm(dim=-1), 1e-6)
         assert_near(norms.maps[number], by_head.sum(0).norm(dim=-1), 1e-6)
         assert_near(found[residual_norms].maps[number], vectors.norm(dim=-1), 1e-6)
         own = vectors.diagonal(dim1=0, dim2=1).T
@@ -522,3 +545,232 @@ def test_decompx_is_refused_before_anything_is_computed(loaded: LoadedModel, tex
             bert_core.token_scores(loaded, text, target, methods)
     names = [method.name for method in bert_core.METHODS if method.name != "DecompX"]
     assert np.isfinite(bert_core.token_scores(loaded, text, target, names)).all()
+
+
+# ---------------------------------------------------------------------------- batches, losses and importance
+
+TEXTS = (
+    TEXT.replace("[MASK]", "walked"),
+    "A dog.",
+    "In the morning he brings his old dog some bread and milk.",
+    "The river was cold.",
+)
+
+
+@pytest.fixture(scope="module")
+def examples(precise: LoadedModel) -> list[TextExample]:
+    """Texts of different lengths, with masked tokens."""
+    draw, tokenizer = np.random.default_rng(5), precise.tokenizer
+    return [mask_pieces(tokenizer, tokenizer.encode(one), draw, share=0.3) for one in TEXTS]
+
+
+def loss_of(loaded: LoadedModel, example: TextExample, head_mask: np.ndarray | None = None) -> float:
+    """The mean loss of one text by itself."""
+    run = capture(loaded, example.encoding, head_mask=head_mask)
+    pairs = zip(example.positions, example.answers, strict=True)
+    return -float(np.mean([np.log(run.prediction_at(position).probabilities[answer]) for position, answer in pairs]))
+
+
+def test_losses_and_importance_are_those_of_each_text_alone(precise: LoadedModel, examples: list[TextExample]) -> None:
+    """Beside padding: the loss, its gradient with respect to each gate, and the loss without each head."""
+    losses, gradients = gate_gradients(precise, examples)
+    whole, without = losses_without_heads(precise, examples)
+    assert_near(whole, losses, 1e-6)
+    for number, example in enumerate(examples):
+        runs = [
+            capture(precise, example.encoding, target=Target("mlm", position, answer))
+            for position, answer in zip(example.positions, example.answers, strict=True)
+        ]
+        assert_near(losses[number], -np.mean([run.target_value for run in runs]), 1e-6)
+        assert_near(gradients[number], -np.mean([run.gate_gradient for run in runs], axis=0))
+        for layer, head in ((0, 1), (1, 3), (2, 0)):
+            gates = np.ones((LAYERS, HEADS), np.float32)
+            gates[layer, head] = 0
+            assert_near(without[number, layer, head], loss_of(precise, example, gates), of=max(1.0, losses[number]))
+
+
+def test_importance_of_neurons_is_the_slope_of_small_steps(precise: LoadedModel, examples: list[TextExample]) -> None:
+    """A gate multiplies the product of both inputs of a neuron."""
+    (batch,) = masked_examples(precise, precise.tokenizer.encode(TEXTS[1]))
+    gradients = neuron_gate_gradients(precise, batch).sum(0)
+    assert gradients.shape == (LAYERS, 48)
+    for layer, neuron in ((0, 5), (1, 17), (2, 47)):
+        values = []
+        for step in (5e-3, -5e-3):
+            model = edited(precise, [ScaledNeuron(layer, neuron, 1 + step)])
+            values.append(score(model, [batch]).loss * len(batch.input_ids))
+        largest = float(abs(gradients[layer]).max())
+        assert_near(gradients[layer, neuron], (values[0] - values[1]) / 1e-2, 1e-3, of=largest)
+    costs = pruning_costs(precise, [(1, 5), (1, 6)], examples[0].encoding, part_kind="neurons", batches=[1], repeats=1)
+    assert costs[0].parameters - costs[1].parameters == 2 * (3 * HIDDEN + 2)  # three matrices and two biases
+    assert measure_timing(precise).estimate_seconds(16) > 0
+
+
+def test_estimates_of_memory_cover_what_a_pass_stores(loaded: LoadedModel) -> None:
+    """At least what autograd keeps for a backward pass, and three numbers for each gated neuron are among it."""
+    bert, tokens = copy.deepcopy(loaded.model.bert).requires_grad_(False), 64
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in bert.parameters()}
+    stored: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if (storage := tensor.untyped_storage()).data_ptr() not in parameters:
+            stored[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    states = torch.zeros(1, tokens, HIDDEN, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = bert(inputs_embeds=states, output_attentions=True).last_hidden_state
+    assert 3 * 4 * LAYERS * tokens * 48 < sum(stored.values()) < 1.1 * gradient_bytes(loaded, tokens, 1)
+    assert output.requires_grad and forward_bytes(loaded, tokens, 1) < gradient_bytes(loaded, tokens, 1)
+
+
+def test_states_of_padded_texts_and_the_index_are_those_of_each_text(loaded: LoadedModel) -> None:
+    """States, outputs of heads and the keys with the highest attention, at every depth."""
+    encodings = [loaded.tokenizer.encode(one) for one in TEXTS]
+    runs = [capture(loaded, encoding) for encoding in encodings]
+    states, values = ([f(loaded, encoding) for encoding in encodings] for f in (layer_states, bert_core.head_values))
+    for batch in token_states(loaded, encodings, (0, 1, 2), 3):
+        ends = np.cumsum([0, *(len(encodings[number]) for number in batch.texts)])
+        for number, start, end in zip(batch.texts, ends, ends[1:], strict=False):
+            assert_near(batch.states[start:end], states[number].states[batch.depth], 2e-5)
+            if batch.depth:
+                attention = runs[number].attention[batch.depth - 1]
+                assert batch.head_output is not None and batch.weights is not None and batch.keys is not None
+                assert_near(batch.head_output[:, start:end], attention @ values[number][batch.depth - 1], 2e-5)
+                assert_near(batch.weights[:, start:end], -np.sort(-attention, -1)[..., :3], 2e-5)
+    for number, maps in attention_maps(loaded, encodings):
+        assert_near(maps, runs[number].attention, 2e-5)
+
+
+def test_the_logit_lens_of_examples_is_that_of_each_text(loaded: LoadedModel, examples: list[TextExample]) -> None:
+    """With the final norm at all depths but the last, where it is the loss of the model."""
+    total, count = np.zeros(LAYERS + 1), 0
+    for example in examples:
+        ids = list(example.encoding.input_ids)
+        for position, answer in zip(example.positions, example.answers, strict=True):
+            ids[position] = answer
+        lens = logit_lens(loaded, example.encoding, followed=ids, positions=example.positions)
+        total -= np.log(lens.followed_probability).sum(1)
+        count += len(example.positions)
+    losses = masked_losses_by_depth(loaded, examples)
+    assert_near(losses, total / count)
+    weights = [len(example.positions) for example in examples]
+    assert_near(losses[-1], np.average([loss_of(loaded, example) for example in examples], weights=weights))
+
+
+@pytest.mark.parametrize("depth", range(LAYERS + 1))
+def test_erased_states_go_on_through_the_layers(depth: int, loaded: LoadedModel, examples: list[TextExample]) -> None:
+    """As a hook on the module that returns the states of this depth does it; no eraser changes nothing."""
+    draw = np.random.default_rng(3)
+    labels = draw.integers(0, 2, 200)
+    states = draw.normal(size=(200, HIDDEN)) + labels[:, None]
+    eraser = leace(states, labels)
+    losses, _ = masked_losses_with_erasers(loaded, examples, depth, [None, eraser])
+    bert = loaded.model.bert
+    module = bert.encoder.layer[depth - 1].output.LayerNorm if depth else bert.embeddings
+    for row, change in enumerate((None, eraser)):
+        expected = []
+        for example in examples:
+            typed = torch.tensor([not special for special in example.encoding.special])
+
+            def erase(part: Tensor, typed: Tensor = typed, change: Any = change) -> Tensor:
+                made = part.clone()
+                if change is not None:
+                    made[0, typed] = torch.from_numpy(change(part[0, typed].double().numpy())).to(part)
+                return made
+
+            with torch.no_grad(), hooked({module: erase}):
+                logits = loaded.model(torch.tensor([example.encoding.input_ids])).prediction_logits[0]
+            for position, answer in zip(example.positions, example.answers, strict=True):
+                expected.append(-float(logits[position].log_softmax(-1)[answer]))
+        assert_near(losses[row], expected)
+
+
+# ---------------------------------------------------------------------------- neurons
+
+
+def test_neurons_add_up_and_can_be_pruned(
+    precise: LoadedModel, theirs: Any, text: Encoding, target: Target, tmp_path: Path
+) -> None:
+    """A neuron is the activation times its gate, the input of the last matrix; pruning makes three matrices smaller."""
+    found = neuron_activations(precise, text)
+    for number, layer in enumerate(encoder_layers(precise)):
+        expected = seen(theirs, text, target, theirs.model.layers[number].mlp.Wo, True)[0]
+        assert_near(found.activations[number], expected, 1e-6)
+        traced = list(trace_text(precise, text))[number]
+        dense = layer.output.dense
+        update = torch.tensor(found.activations[number]) @ dense.weight.T.float() + dense.bias
+        assert_near(update.detach(), traced.feed_forward_update)
+    neurons = [(0, 3), (1, 40), (2, 0), (2, 47)]
+    off = edited(precise, [ScaledNeuron(layer, neuron) for layer, neuron in neurons])
+    smaller = bert_core.pruned(precise, neurons=neurons)
+    one, other = (capture(model, text, target=target) for model in (off, smaller))
+    assert_near(other.target_value, one.target_value, WITHIN)
+    assert_near(other.attention, one.attention)
+    inner = smaller.model.bert.encoder.layer[2].intermediate
+    assert inner.dense.weight.shape == inner.gate.weight.shape == (46, HIDDEN)
+    suppression = suppress_neurons(precise, text, target, neurons, draws=2)
+    assert_near(suppression.value, one.target_value, WITHIN)
+
+
+def test_gradients_of_neurons_sum_to_the_change(precise: LoadedModel, text: Encoding, target: Target) -> None:
+    """From a layer whose network adds its bias alone, in every layer."""
+    found = neuron_gradients(precise, text, target, steps=300)
+    sizes = abs(found.scores).sum((1, 2))
+    assert (abs(found.gap) < 0.02 * sizes).all()
+    for layer in range(LAYERS):
+        model = dataclasses.replace(precise, model=copy.deepcopy(precise.model))
+        model.model.bert.encoder.layer[layer].output.dense.weight.data.zero_()
+        assert_near(found.off_values[layer], capture(model, text, target=target).target_value, WITHIN)
+
+
+# ---------------------------------------------------------------------------- identity, saving, training
+
+
+def test_the_fingerprint_covers_windows_and_angles(loaded: LoadedModel, folder: Path, tmp_path: Path) -> None:
+    """Equal layers written otherwise are the same model; a saved copy is, too."""
+    written = bert_core.save(loaded, tmp_path / "saved")
+    assert fingerprint(bert_core.load(written, device="cpu")) == fingerprint(loaded)
+    values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    values = {name: value for name, value in values.items() if name not in ("layer_types", "rope_parameters")}
+
+    def of(**changes: object) -> str:
+        (written / "config.json").write_text(json.dumps({**values, **changes}), encoding="utf-8")
+        return fingerprint(bert_core.load(written, device="cpu"))
+
+    same = {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "local_rope_theta": 10_000.0}
+    assert of() == of(**same) == fingerprint(loaded)
+    others = [
+        {"local_attention": 10}, {"global_attn_every_n_layers": 2}, {"global_rope_theta": 10_000.0},
+        {"local_rope_theta": 500.0}, {"layer_types": ["full_attention"] * 3},
+    ]  # fmt: skip
+    assert len({fingerprint(loaded), *(of(**changes) for changes in others)}) == len(others) + 1
+
+
+def test_packed_texts_have_the_states_of_each_alone(precise: LoadedModel) -> None:
+    """Training packs several texts in one row; scores depend on distances alone, so that the row changes nothing."""
+    encodings = [precise.tokenizer.encode(one) for one in TEXTS[:3]]
+    ids = torch.tensor([[number for encoding in encodings for number in encoding.input_ids]])
+    owners = np.repeat(range(3), [len(encoding) for encoding in encodings])
+    mask = torch.tensor(owners[:, None] == owners)[None].long()
+    with torch.no_grad():
+        together = precise.model.bert(ids, attention_mask=mask).last_hidden_state[0]
+        for number, encoding in enumerate(encodings):
+            alone = precise.model.bert(torch.tensor([encoding.input_ids])).last_hidden_state[0]
+            assert_near(together[torch.tensor(owners == number)], alone, 1e-6)  # angles are in float32
+
+
+def test_a_tuned_lens_reads_states_before_the_final_norm(loaded: LoadedModel, tmp_path: Path) -> None:
+    """Untrained it is the logit lens; trained it is nearer to the model at every depth, and equal at the last."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(" ".join(sentences()[n : n + 4]) for n in range(0, 40, 4)), encoding="utf-8")
+    encoding = loaded.tokenizer.encode(TEXT)
+    untrained = bert_core.Translators(loaded.config).requires_grad_(False)
+    plain, tuned = (logit_lens(loaded, encoding, translators=one) for one in (None, untrained))
+    assert_near(tuned.divergence, plain.divergence)
+    settings = LensSettings(steps=30, warmup=2, decay=10, learning_rate=1e-2, examples=8, length=24)
+    tune_lens(loaded, text, settings, tmp_path / "run", report=lambda done, what="": None)
+    trained = bert_core.read_translators(loaded, tmp_path / "run" / "lens")
+    after = logit_lens(loaded, encoding, translators=trained)
+    assert (after.divergence[:-1].mean(1) < plain.divergence[:-1].mean(1)).all()
+    assert_near(after.divergence[-1], 0, of=1.0)

@@ -20,7 +20,7 @@ from bert_core.studies.words import read_labelled_words
 from bert_core.training import tagging
 from bert_core.training.settings import FinetuneSettings
 from bert_core.training.tagging import TagScores, finetune_tags
-from tests.families import FAMILIES, WITHOUT_CLASSIFIERS, reference_of, save_family, sentences
+from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
 from tests.padding import assert_padding_changes_nothing
 
@@ -151,7 +151,7 @@ def test_later_pieces_are_neither_taught_nor_asked(tiny_model_folder: Path, tmp_
     assert_near(loss.item(), ours(ids, attention_mask=mask, labels=labels).loss.item())
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in WITHOUT_CLASSIFIERS])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_keeps_its_own_format(family: str, tmp_path: Path) -> None:
     """transformers reads the saved folder as a classifier of tokens of its family, every key of it, alike."""
     start = save_family(family, tmp_path / "start")

@@ -65,7 +65,7 @@ def direct(
     out: Annotated[Path | None, output_file(f"Output file with all components: {', '.join(DIRECT_KINDS)}.")] = None,
     device: shared.Device = "auto",
 ) -> None:
-    """Split a logit into the contributions of heads and feed-forward networks.
+    """Split a logit into the contributions of heads and MLPs.
 
     Direct logit attribution needs a model with layer norms before the parts of a layer, such as ModernBERT. The
     contributions of all components sum to the logit. With --to-head, they sum to an attention score of that head.
@@ -89,23 +89,23 @@ def direct(
     require_pre_norm(loaded)
     original = shared.encode(loaded, text, pair)
     encoding = loaded.tokenizer.mask_words(original, mask or ())
-    found: DirectContributions
+    contributions: DirectContributions
     if to_head is not None and query is not None and key is not None:
         heads = shared.parse_heads(to_head, loaded.config.num_attention_heads, "--to-head")
         if len(heads) != 1:
             raise Refused(f"--to-head is {to_head!r}: name one head, as in 2.11")
         (receiver,) = heads
         positions = shared.parse_token(encoding, query, "--from"), shared.parse_token(encoding, key, "--to")
-        found = bert_core.direct_score(loaded, encoding, receiver, *positions, side=side)
+        contributions = bert_core.direct_score(loaded, encoding, receiver, *positions, side=side)
         labels = [f"{encoding.labels[position]} ({position})" for position in positions]
         heading = f"score of L{receiver[0]} H{receiver[1]} from {labels[0]} to {labels[1]}, by components of the {side}"
     else:
         model_target, encoding = _target(loaded, encoding, original, word, contrast, target)
-        found = bert_core.direct_logit(loaded, encoding, model_target)
+        contributions = bert_core.direct_logit(loaded, encoding, model_target)
         heading = _answer(loaded, encoding, model_target)
-    typer.echo("\n".join(_lines(heading, found, top)))
+    typer.echo("\n".join(_lines(heading, contributions, top)))
     if out is not None:
-        shared.write_file(out, direct_file(found, file_format))
+        shared.write_file(out, direct_file(contributions, file_format))
 
 
 def _target(
@@ -141,13 +141,13 @@ def _answer(loaded: LoadedModel, encoding: Encoding, target: Target) -> str:
     return answer if target.against is None else f"{answer} rather than “{names['other']}”"
 
 
-def _lines(heading: str, found: DirectContributions, top: int) -> Iterator[str]:
+def _lines(heading: str, contributions: DirectContributions, top: int) -> Iterator[str]:
     """Yield the value, a table of the largest contributions, and the sum of the others."""
     from viz_app.export.direct import quantity
 
-    rows = sorted(found.rows(), key=lambda row: -abs(row.contribution))
-    yield f"{heading}: {quantity(found)} {found.value:.4f}, the sum of {len(rows)} components"
+    rows = sorted(contributions.rows(), key=lambda row: -abs(row.contribution))
+    yield f"{heading}: {quantity(contributions)} {contributions.value:.4f}, the sum of {len(rows)} components"
     table = [(row.name, row.contribution) for row in rows[:top]]
     if rows[top:]:
         table.append((f"{len(rows[top:])} others", sum(row.contribution for row in rows[top:])))
-    yield text_table({"component": "", "contribution": "+.4f"}, [*table, ("sum", found.total)])
+    yield text_table({"component": "", "contribution": "+.4f"}, [*table, ("sum", contributions.total)])

@@ -20,19 +20,19 @@ QUANTITIES = {"contrast": "difference of the two logits", "joint": "sum of the l
 MLP = "MLP"  # label of the column of the feed-forward networks
 
 
-def quantity(found: DirectContributions) -> str:
+def quantity(direct: DirectContributions) -> str:
     """Return what the contributions sum to."""
-    return QUANTITIES.get(found.target.kind, "logit") if isinstance(found, DirectLogit) else "score"
+    return QUANTITIES.get(direct.target.kind, "logit") if isinstance(direct, DirectLogit) else "score"
 
 
-def component_map(found: DirectContributions) -> tuple[np.ndarray, list[str], list[str]]:
+def component_map(direct: DirectContributions) -> tuple[np.ndarray, list[str], list[str]]:
     """Return the contributions of heads and feed-forward networks (layer, head + 1), and the labels of both axes."""
-    layers, heads = found.heads.shape
-    values = np.concatenate([found.heads, found.feed_forward[:, None]], axis=1)
+    layers, heads = direct.heads.shape
+    values = np.concatenate([direct.heads, direct.feed_forward[:, None]], axis=1)
     return values, [f"L{layer}" for layer in range(layers)], [*(f"H{head}" for head in range(heads)), MLP]
 
 
-def direct_file(found: DirectContributions, kind: str) -> bytes:
+def direct_file(direct: DirectContributions, kind: str) -> bytes:
     """Return direct contributions as a file of one of `DIRECT_KINDS`.
 
     CSV has a line for each component. NPZ has the arrays of the record. JSON has the rows, and what they belong to. A
@@ -40,39 +40,39 @@ def direct_file(found: DirectContributions, kind: str) -> bytes:
     """
     if kind not in DIRECT_KINDS:
         raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(DIRECT_KINDS)}")
-    rows = found.rows()
+    rows = direct.rows()
     if kind in PICTURES:
-        return picture_bytes(direct_picture(found), kind)
+        return picture_bytes(direct_picture(direct), kind)
     if kind == "csv":
         columns = dict(zip(Contribution._fields, zip(*rows, strict=True), strict=True))
         return labelled_csv({name: ["" if cell is None else cell for cell in cells] for name, cells in columns.items()})
     if kind == "npz":
-        arrays = {"heads": found.heads, "feed_forward": found.feed_forward}
-        numbers = {"embedding": found.embedding, "value": found.value, "biases": [*found.biases.values()]}
+        arrays = {"heads": direct.heads, "feed_forward": direct.feed_forward}
+        numbers = {"embedding": direct.embedding, "value": direct.value, "biases": [*direct.biases.values()]}
         arrays |= {name: np.array(number) for name, number in numbers.items()}
-        return npz(arrays, bias_names=[*found.biases], tokens=found.encoding.tokens)
-    document: dict[str, Any] = {"tokens": found.encoding.tokens, quantity(found).replace(" ", "_"): found.value}
-    if isinstance(found, DirectScore):
-        document |= {name: getattr(found, name) for name in ("receiver", "query", "key", "side")}
+        return npz(arrays, bias_names=[*direct.biases], tokens=direct.encoding.tokens)
+    document: dict[str, Any] = {"tokens": direct.encoding.tokens, quantity(direct).replace(" ", "_"): direct.value}
+    if isinstance(direct, DirectScore):
+        document |= {name: getattr(direct, name) for name in ("receiver", "query", "key", "side")}
     document["components"] = [row._asdict() for row in rows]
     return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
 
 
-def direct_picture(found: DirectContributions) -> Figure:
+def direct_picture(direct: DirectContributions) -> Figure:
     """Draw the contributions of heads and feed-forward networks by layer; orange is positive.
 
     Raises Refused for a score of the first layer, before which there is neither.
     """
-    values, rows, columns = component_map(found)
+    values, rows, columns = component_map(direct)
     if not rows:
         raise Refused("before layer 0 there are no heads and no feed-forward networks to draw: choose CSV")
     colours = page()
     figure, axes, _, _, limit = draw_matrix(values, rows, columns, signed=True, top=MATRIX_MARGIN, min_cell=0.02)
     axes.tick_params(bottom=False, labelbottom=False, labeltop=True)
-    rest = two_digits(found.value - float(np.nansum(values)))
-    total = f"{quantity(found)} {two_digits(found.value)}"
+    remainder = two_digits(direct.value - float(np.nansum(values)))
+    total = f"{quantity(direct)} {two_digits(direct.value)}"
     axes.set_xlabel(
-        f"{total}\nembedding and biases {rest}; the darkest is ±{two_digits(limit)}",
+        f"{total}\nembedding and biases {remainder}; the darkest is ±{two_digits(limit)}",
         loc="left", color=colours.faint, fontsize=9,
     )  # fmt: skip
     return figure

@@ -119,6 +119,24 @@ def score_table(
     return cells(shares, row_labels, column_labels, signed=True, unit=unit, limit=1.0, **options)
 
 
+def direct_map(
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    unit: str,
+    selected: tuple[int, int] | None,
+    width: int,
+) -> go.Figure:
+    """Draw the contribution of each component as a cell: warm for a positive, cool for a negative one.
+
+    values: (layer, head and MLP); NaN leaves a cell empty. unit: of the colours. selected: the cell to frame. width:
+    expected, in pixels. Raises ValueError if the labels do not fit the values.
+    """
+    options: dict[str, Any] = {"selected": selected, "width": width, "table": {"contribution": values}}
+    return cells(values, row_labels, column_labels, signed=True, unit=unit, tokens=False, **options)
+
+
 def trust_chart(
     methods: Sequence[str], scores: np.ndarray, verdicts: Sequence[str], band: tuple[float, float], *, measure: str
 ) -> go.Figure:

@@ -16,7 +16,7 @@ import numpy as np
 from viz_app.components import HATCHING_STYLE, TIP, TIP_STYLE
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, cell_number, current_look, two_digits
 from viz_app.figures.thumbnails import MIDDLE
-from viz_app.windows import OUTSIDE, legend, ranges_of
+from viz_app.windows import OUTSIDE_TEXT, legend, ranges_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def grid_message(
 def _hatching(possible: np.ndarray) -> dict[str, Any]:
     """Return what is hatched: of a picture the columns that are not, for each row; of a number, whether its cell is."""
     layers = [None if layer.all() else ranges_of(layer) if layer.ndim else [] for layer in possible]
-    return {"layers": layers, "label": legend(None), "outside": OUTSIDE}
+    return {"layers": layers, "label": legend(None), "outside": OUTSIDE_TEXT}
 
 
 def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict[str, Any]:

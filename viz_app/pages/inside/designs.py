@@ -101,10 +101,10 @@ def _output_live(view: StageInput) -> str:
 
 def _feed_forward_formula(view: StageInput) -> str:
     act, has_bias = rf"\mathrm{{{view.activation}}}", view.design.feed_forward_bias
-    entering = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
+    inputs = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
     return tex_lines(
-        rf"a_i = {act}(W_a {entering}{bias('b_a', has_bias)})",
-        rf"f_i = W_f {entering}{bias('b_f', has_bias)}",
+        rf"a_i = {act}(W_a {inputs}{bias('b_a', has_bias)})",
+        rf"f_i = W_f {inputs}{bias('b_f', has_bias)}",
         rf"u_i = a_i \odot f_i, \quad y_i = W_y u_i{bias('b_y', has_bias)} + h_i",
     )
 
@@ -245,5 +245,7 @@ def stages_of(loaded: LoadedModel) -> dict[str, Stage]:
         missing.add("rotation")
     if not design.pre_norm:
         missing |= {"attention_norm", "feed_forward_norm", "final_norm"}
-    others = (_ROTARY if is_rotary else {}) | (_PRE_NORM if design.pre_norm else {}) | (_GATED if design.gated else {})
-    return {name: others.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}
+    replaced_stages = (
+        (_ROTARY if is_rotary else {}) | (_PRE_NORM if design.pre_norm else {}) | (_GATED if design.gated else {})
+    )
+    return {name: replaced_stages.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}

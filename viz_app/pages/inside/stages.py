@@ -306,8 +306,8 @@ def _qkv_live(view: StageInput) -> str:
 
 
 def _qkv_formula(view: StageInput) -> str:
-    entering = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
-    return tex_lines(*(f"{s}_i = W_{s} {entering}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
+    inputs = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
+    return tex_lines(*(f"{s}_i = W_{s} {inputs}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
 
 
 def _score_formula(view: StageInput) -> str:
@@ -446,8 +446,8 @@ def _heads_formula(view: StageInput) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
         return tex_lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
-    read = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({read}))"
+    dense = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({dense}))"
     return tex_lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
@@ -458,12 +458,24 @@ def _heads_formula(view: StageInput) -> str:
 def _pooler_tables(view: StageInput) -> Tables:
     if "pooler" not in view.trace.values:
         return {}
-    rows = (view.value("hidden_states")[-1, 0], view.value("pooler_dense"), view.value("pooler"))
-    return {"the first token's vector": np.stack(rows)}
+    values = view.trace.values
+    first = values.get("pooler_mean", values["hidden_states"][-1, 0])
+    middle = [values[name] for name in ("pooler_dense", "pooler_activated") if name in values]
+    name = "the mean of all tokens" if "pooler_mean" in values else "the first token's vector"
+    return {name: np.stack([first, *middle, values["pooler"]])}
 
 
 def _pooler_rows(view: StageInput) -> tuple[str, ...]:
-    return (view.labels[0], "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0])
+    values = view.trace.values
+    first = "mean" if "pooler_mean" in values else view.labels[0]
+    norm = ["layer norm"] * ("pooler_activated" in values)
+    return (first, "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0], *norm)
+
+
+def _pooler_formula(view: StageInput) -> str:
+    state = r"\bar{x}^{(L)}" if "pooler_mean" in view.trace.values else "x^{(L)}_0"
+    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, {state} + b_z)"
+    return rf"z = \mathrm{{LN}}\big({activated}\big)" if "pooler_activated" in view.trace.values else f"z = {activated}"
 
 
 def _draw_pooler(view: StageInput, tables: Tables) -> list[go.Figure]:
@@ -474,7 +486,10 @@ def _pooler_live(view: StageInput) -> str:
     if "pooler" not in view.trace.values:
         return ""
     dense, pooled = (tex(view.value(name)[0]) for name in ("pooler_dense", "pooler"))
-    return rf"z[0] = {POOLER_ACTIVATIONS[view.pooler_act][1]}({dense}) = {pooled}"
+    activated = rf"{POOLER_ACTIVATIONS[view.pooler_act][1]}({dense})"
+    if "pooler_activated" in view.trace.values:
+        return rf"{activated} = {tex(view.value('pooler_activated')[0])}, \quad z[0] = {pooled}"
+    return rf"z[0] = {activated} = {pooled}"
 
 
 def _head_tables(view: StageInput) -> Tables:
@@ -643,7 +658,7 @@ STAGES: dict[str, Stage] = {
     ),
     "pooler": Stage(
         **stage_texts("pooler"),
-        formula=lambda view: rf"z = {POOLER_ACTIVATIONS[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
+        formula=_pooler_formula,
         live=_pooler_live,
         shape_of="pooler",
         axes=("numbers",),

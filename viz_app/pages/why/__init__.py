@@ -1,4 +1,4 @@
-"""The page Attribution: which words a prediction depends on."""
+"""The page Attribution: which words a prediction depends on, and which heads and MLPs contribute to it."""
 
 from bert_core.methods import METHODS
 from viz_app.shell.examples import Example
@@ -9,15 +9,17 @@ TEXTS = page_texts("why")
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
 EXAMPLE = Example("He drank a cup of tea with milk.", masked=(5,), target="6:tea", remark=TEXTS["remark"])
 
+attributed = select("attributed", **TEXTS.control("attributed"), label_visibility="collapsed")
 method = select(
     "method",
     [method.name for method in METHODS],
     default="DecompX",
     widget="selectbox",
-    width=300,
+    width=240,
     **TEXTS.control("method"),
 )
 measure = select("measure", **TEXTS.control("measure"), label_visibility="collapsed")
+score_side = select("score_side", **TEXTS.control("score_side"))
 # Of all pages: has its place in the address from `viz_app.shell.selection`.
 words = toggle("words", **TEXTS.control("words"))
 # Without a place in the address: what they choose from is a file.
@@ -29,4 +31,10 @@ totals_method: Param[str] = Param(
 )
 totals_least = number("totals_least", **TEXTS.control("totals_least"), default=3, minimum=1, maximum=100, width=140)
 
-PAGE = Page(TEXTS, ":material/psychology_alt:", group="Explain", params=(method, measure), example=EXAMPLE)
+PAGE = Page(
+    TEXTS,
+    ":material/psychology_alt:",
+    group="Explain",
+    params=(attributed, method, measure, score_side),
+    example=EXAMPLE,
+)

@@ -92,9 +92,14 @@ def test_entropy_and_shares_worked_by_hand(tiny_loaded: LoadedModel) -> None:
     assert share_to(attention, [True, False, False, False], windows=windows) == pytest.approx((0.5 + 0.25) / 2)
     scores = role_scores(attention, encoding, windows=windows)
     expected = {
-        "previous": (0.25 + 0) / 2, "next": (0.25 + 0) / 2, "self": (0.5 + 1) / 2, "cls": 0.25, "sep": 0.0,
-        "punctuation": 0.0, "broad": np.mean(shares[1:3]),
-    }  # fmt: skip
+        "previous": (0.25 + 0) / 2,
+        "next": (0.25 + 0) / 2,
+        "self": (0.5 + 1) / 2,
+        "cls": 0.25,
+        "sep": 0.0,
+        "punctuation": 0.0,
+        "broad": np.mean(shares[1:3]),
+    }
     assert {name: float(values[0, 0]) for name, values in scores.items()} == pytest.approx(expected)
 
 

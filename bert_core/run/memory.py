@@ -10,6 +10,7 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 
+FUSED_KEYS = 512  # whose scores fused attention holds for each query at once, as estimated
 TOKENS_AT_ONCE = 4096  # of all copies of a text together; larger batches no longer fit into the processor's cache
 BYTES_AT_ONCE = 256 * 2**20  # for the activations that a backward pass needs of all copies together
 # Calculated, not measured, for an encoder of 6 layers and 384 hidden units in float32 on a GPU of 40 TFLOP/s: the host
@@ -60,30 +61,32 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False, 
     """Estimate the peak memory of `capture` for a text of a given length, in bytes; its result takes a third of that.
 
     map_tokens: number of tokens in the range whose maps are kept; None: all.
-    Measured for 128 to 480 tokens. Besides the attention maps, the scores before the softmax and a NumPy copy exist for
-    a moment; with gradients, the activations that autograd stores and the gradients are added.
+    Measured for 128 to 480 tokens, and for ranges of 512 in 2,048 and 8,192. Besides the attention maps, the scores
+    before the softmax and a NumPy copy exist for a moment; with gradients, the activations that autograd stores and the
+    gradients are added.
     """
     config = loaded.config
     kept_tokens = tokens if map_tokens is None else map_tokens
     map_bytes = 4 * config.num_hidden_layers * config.num_attention_heads * kept_tokens**2
-    copies = 7 if gradients else 3
     if kept_tokens == tokens:
-        return copies * map_bytes
+        return map_bytes * (7 if gradients else 3)
     # Fused attention: the states of each layer, the activations of one layer or of all, and scores of the range.
     width = 12 * config.hidden_size + _network_floats(config)
     activations = width * (config.num_hidden_layers if gradients else 1) + config.num_hidden_layers * config.hidden_size
     scores = 2 * config.num_attention_heads * kept_tokens
-    return copies * map_bytes + 4 * tokens * (activations + scores)
+    return map_bytes * (4 if gradients else 3) + 4 * tokens * (activations + scores)
 
 
 def forward_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
     """Estimate the memory of forward passes of copies of a text, in bytes; copies beyond one batch add nothing.
 
-    Measured for ablations of all heads of a text: correct to within a third for 256 to 510 tokens.
+    Measured for ablations of all heads of a text: correct to within a third for 256 to 510 tokens. Fused attention
+    holds no more scores of a longer text, unless they have terms for distances: measured for 2,048 and 8,192 tokens.
     """
     config = loaded.config
     rows = tokens * min(copies, copies_per_batch(None, loaded.device, tokens))
-    return 4 * rows * (config.num_attention_heads * tokens + 8 * config.hidden_size + _network_floats(config))
+    keys = min(tokens, FUSED_KEYS) if config.position_scheme.distances is None else tokens
+    return 4 * rows * (config.num_attention_heads * keys + 8 * config.hidden_size + _network_floats(config))
 
 
 def gradient_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:

@@ -217,6 +217,16 @@ def last_position(encoding: Encoding, position: int) -> int:
     return position if word is None else encoding.pieces_of(word)[-1]
 
 
+def test_estimates_of_memory_grow_with_the_length(long_model: LoadedModel) -> None:
+    """Of a range, and of a pass without maps; those of whole maps grow with the square of the length."""
+    tokens, twice = 4096, 8192
+    ranges = [memory.capture_bytes(long_model, length, map_tokens=512) for length in (tokens, twice)]
+    passes = [memory.forward_bytes(long_model, length, 1) for length in (tokens, twice)]
+    whole = [memory.capture_bytes(long_model, length) for length in (tokens, twice)]
+    assert ranges[1] < 2 * ranges[0] and passes[1] == 2 * passes[0] and whole[1] == 4 * whole[0]
+    assert memory.capture_bytes(long_model, 300, map_tokens=300) == memory.capture_bytes(long_model, 300)
+
+
 # ---------------------------------------------------------------------------- command line
 
 

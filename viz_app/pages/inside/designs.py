@@ -102,10 +102,10 @@ def _output_live(view: StageInput) -> str:
 
 def _feed_forward_formula(view: StageInput) -> str:
     act, has_bias = rf"\mathrm{{{view.activation}}}", view.design.feed_forward_bias
-    entering = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
+    input_symbol = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
     return tex_lines(
-        rf"a_i = {act}(W_a {entering}{bias('b_a', has_bias)})",
-        rf"f_i = W_f {entering}{bias('b_f', has_bias)}",
+        rf"a_i = {act}(W_a {input_symbol}{bias('b_a', has_bias)})",
+        rf"f_i = W_f {input_symbol}{bias('b_f', has_bias)}",
         rf"u_i = a_i \odot f_i, \quad y_i = W_y u_i{bias('b_y', has_bias)} + h_i",
     )
 
@@ -153,9 +153,9 @@ def _reads_first_token(view: StageInput) -> bool:
 
 
 def _pooler_formula(view: StageInput) -> str:
-    entering = "x^{(L)}_0" if _reads_first_token(view) else r"\frac{1}{n} \textstyle\sum_i x^{(L)}_i"
+    input_symbol = "x^{(L)}_0" if _reads_first_token(view) else r"\frac{1}{n} \textstyle\sum_i x^{(L)}_i"
     act = POOLER_ACTIVATIONS[view.pooler_act][1]
-    return rf"z = \mathrm{{LN}}\Big({act}\big(W_z\, {entering}{bias('b_z', view.design.head_bias)}\big)\Big)"
+    return rf"z = \mathrm{{LN}}\Big({act}\big(W_z\, {input_symbol}{bias('b_z', view.design.head_bias)}\big)\Big)"
 
 
 def _pooler_live(view: StageInput) -> str:
@@ -171,8 +171,8 @@ def _pooler_tables(view: StageInput) -> Tables:
 
 
 def _pooler_rows(view: StageInput) -> tuple[str, ...]:
-    entering = view.labels[0] if _reads_first_token(view) else "mean"
-    return (entering, "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0], "layer norm")
+    first_row = view.labels[0] if _reads_first_token(view) else "mean"
+    return (first_row, "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0], "layer norm")
 
 
 ROTATION = Stage(
@@ -285,6 +285,8 @@ def stages_of(loaded: LoadedModel) -> dict[str, Stage]:
         missing.add("rotation")
     if not design.pre_norm:
         missing |= {"attention_norm", "feed_forward_norm", "final_norm"}
-    others = (_ROTARY if is_rotary else {}) | (_PRE_NORM if design.pre_norm else {}) | (_GATED if design.gated else {})
-    others |= _ONE_HEAD_DESIGN if loaded.config.family.one_head_design else {}
-    return {name: others.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}
+    variants = (
+        (_ROTARY if is_rotary else {}) | (_PRE_NORM if design.pre_norm else {}) | (_GATED if design.gated else {})
+    )
+    variants |= _ONE_HEAD_DESIGN if loaded.config.family.one_head_design else {}
+    return {name: variants.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}

@@ -168,24 +168,6 @@ def test_two_or_three_different_pairs_are_drawn(size: int) -> None:
     assert len(pairs) == min(3, size // 2) or size == 4
 
 
-@pytest.mark.parametrize("mean", [False, True])
-def test_a_pooler_with_a_norm_has_four_rows(mean: bool, loaded: LoadedModel, encoding: Encoding) -> None:
-    """What it reads, the first token or the mean, and each step from there; the formula names which."""
-    view = view_of(loaded, encoding, LAST, pooler_act="gelu")
-    states = view.value("hidden_states")[-1]
-    steps = np.random.default_rng(0).normal(size=(3, 32)).astype(np.float32)
-    names = ("pooler_dense", "pooler_activated", "pooler")
-    values = dict(zip(("pooler_input", *names), [states.mean(0) if mean else states[0], *steps], strict=True))
-    view = replace(view, trace=replace(view.trace, values={**view.trace.values, **values}))
-    bert = replace(loaded, report=replace(loaded.report, missing=()))
-    stage = stages_of(bert)["pooler"]
-    (table,) = stage.tables(view).values()
-    assert np.array_equal(table, np.stack(list(values.values())))
-    assert stage.row_labels(view) == ("mean" if mean else "[CLS]", "dense layer", "GELU", "layer norm")
-    assert (r"\sum_i" in stage.formula(view)) == mean and "b_z" not in stage.formula(view)
-    assert stage.live(view).count("=") == 2 and stage.draw(view, stage.tables(view))[0].data
-
-
 def test_the_window_and_the_gate_are_in_the_formulas(loaded: LoadedModel, encoding: Encoding) -> None:
     stages = stages_of(loaded)
     local, whole = (view_of(loaded, encoding, layer) for layer in (LOCAL, GLOBAL))

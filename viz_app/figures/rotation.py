@@ -101,8 +101,8 @@ def _arrows(vector: RotatedVector, pair: int, half: int, angle: float, colour: s
     path = start + np.linspace(0, np.fmod(angle, 2 * np.pi), 40)
     arrow = {"symbol": "arrow", "angleref": "previous", "size": [0, sized(9, 11)], "color": colour}
     traces = []
-    for numbers, (phase, dash) in zip((before, after), DASHES.items(), strict=True):
-        hover = f"{_name(vector)}<br>{phase}: ({numbers[0]:.4g}, {numbers[1]:.4g})<br>angle {angle:.4g} rad"
+    for numbers, (state, dash) in zip((before, after), DASHES.items(), strict=True):
+        hover = f"{_name(vector)}<br>{state}: ({numbers[0]:.4g}, {numbers[1]:.4g})<br>angle {angle:.4g} rad"
         line = {"color": colour, "width": sized(2, 3), "dash": dash}
         style = {"mode": "lines+markers", "line": line, "marker": arrow, "cliponaxis": False, "meta": {"columns": {}}}
         traces.append(scatter([0, float(numbers[0])], [0, float(numbers[1])], [hover, hover]) | style)
@@ -124,8 +124,8 @@ def _columns(
         "frequency": [float(frequencies[pair]) for _, pair in rows],
         "angle": [vector.position * float(frequencies[pair]) for vector, pair in rows],
         **{
-            f"{part} {phase}": [float(getattr(vector, phase)[pair + half * index]) for vector, pair in rows]
-            for phase in ("before", "after")
+            f"{part} {state}": [float(getattr(vector, state)[pair + half * index]) for vector, pair in rows]
+            for state in ("before", "after")
             for index, part in enumerate(("first", "second"))
         },
     }

@@ -11,7 +11,6 @@ from bert_core.analysis.rotation import rotary_frequencies, scores_by_distance
 from bert_core.loading import LoadedModel
 from viz_app.figures.rotation import RotatedVector, rotated_pairs, shown_pairs
 from viz_app.pages.inside.stages import (
-    POOLER_ACTIVATIONS,
     STAGES,
     Stage,
     StageInput,
@@ -102,10 +101,10 @@ def _output_live(view: StageInput) -> str:
 
 def _feed_forward_formula(view: StageInput) -> str:
     act, has_bias = rf"\mathrm{{{view.activation}}}", view.design.feed_forward_bias
-    input_symbol = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
+    inputs = r"\mathrm{LN}(h_i)" if view.design.pre_norm else "h_i"
     return tex_lines(
-        rf"a_i = {act}(W_a {input_symbol}{bias('b_a', has_bias)})",
-        rf"f_i = W_f {input_symbol}{bias('b_f', has_bias)}",
+        rf"a_i = {act}(W_a {inputs}{bias('b_a', has_bias)})",
+        rf"f_i = W_f {inputs}{bias('b_f', has_bias)}",
         rf"u_i = a_i \odot f_i, \quad y_i = W_y u_i{bias('b_y', has_bias)} + h_i",
     )
 
@@ -145,34 +144,6 @@ def _next_formula(view: StageInput) -> str:
         r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-2",
         r"x_i^{(L)} = \mathrm{LN}(y_i^{(L-1)})",
     )
-
-
-def _reads_first_token(view: StageInput) -> bool:
-    """Return whether the pooler reads the first token, and not the mean of all tokens."""
-    return np.array_equal(view.value("pooler_input"), view.value("hidden_states")[-1, 0])
-
-
-def _pooler_formula(view: StageInput) -> str:
-    input_symbol = "x^{(L)}_0" if _reads_first_token(view) else r"\frac{1}{n} \textstyle\sum_i x^{(L)}_i"
-    act = POOLER_ACTIVATIONS[view.pooler_act][1]
-    return rf"z = \mathrm{{LN}}\Big({act}\big(W_z\, {input_symbol}{bias('b_z', view.design.head_bias)}\big)\Big)"
-
-
-def _pooler_live(view: StageInput) -> str:
-    dense, activated, pooled = (tex(view.value(name)[0]) for name in ("pooler_dense", "pooler_activated", "pooler"))
-    act = POOLER_ACTIVATIONS[view.pooler_act][1]
-    return tex_lines(rf"{act}({dense}) = {activated}", rf"\text{{after the norm: }} z[0] = {pooled}")
-
-
-def _pooler_tables(view: StageInput) -> Tables:
-    names = ("pooler_input", "pooler_dense", "pooler_activated", "pooler")
-    title = "the first token's vector" if _reads_first_token(view) else "the mean of all tokens' vectors"
-    return {title: np.stack([view.value(name) for name in names])}
-
-
-def _pooler_rows(view: StageInput) -> tuple[str, ...]:
-    first_row = view.labels[0] if _reads_first_token(view) else "mean"
-    return (first_row, "dense layer", POOLER_ACTIVATIONS[view.pooler_act][0], "layer norm")
 
 
 ROTATION = Stage(
@@ -248,17 +219,6 @@ _GATED = {
         draw=_draw_feed_forward,
     ),
 }
-_ONE_HEAD_DESIGN = {
-    "pooler": replace(
-        STAGES["pooler"],
-        **stage_texts("pooler_norm"),
-        formula=_pooler_formula,
-        live=_pooler_live,
-        tables=_pooler_tables,
-        draw=lambda view, tables: [view.vectors(tables, _pooler_rows(view))],
-        row_labels=_pooler_rows,
-    )
-}
 # Every stage of any model, in order.
 ALL_STAGES: dict[str, Stage] = {}
 for _name, _stage in STAGES.items():
@@ -285,8 +245,7 @@ def stages_of(loaded: LoadedModel) -> dict[str, Stage]:
         missing.add("rotation")
     if not design.pre_norm:
         missing |= {"attention_norm", "feed_forward_norm", "final_norm"}
-    variants = (
+    replaced_stages = (
         (_ROTARY if is_rotary else {}) | (_PRE_NORM if design.pre_norm else {}) | (_GATED if design.gated else {})
     )
-    variants |= _ONE_HEAD_DESIGN if loaded.config.family.one_head_design else {}
-    return {name: variants.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}
+    return {name: replaced_stages.get(name, stage) for name, stage in ALL_STAGES.items() if name not in missing}

@@ -306,8 +306,8 @@ def _qkv_live(view: StageInput) -> str:
 
 
 def _qkv_formula(view: StageInput) -> str:
-    input_symbol = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
-    return tex_lines(*(f"{s}_i = W_{s} {input_symbol}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
+    inputs = r"\mathrm{LN}(x_i)" if f"layer.{view.trace.layer}.attention_input" in view.trace.values else "x_i"
+    return tex_lines(*(f"{s}_i = W_{s} {inputs}{bias(f'b_{s}', view.design.attention_bias)}" for s in "qkv"))
 
 
 def _score_formula(view: StageInput) -> str:
@@ -446,8 +446,8 @@ def _heads_formula(view: StageInput) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
         return tex_lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
-    linear_output = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({linear_output}))"
+    dense = rf"W_r\, x^{{(L)}}_i{bias('b_r', view.design.head_bias)}"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}({dense}))"
     return tex_lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",

@@ -201,10 +201,10 @@ def _draw_neuron(selection: Selection, layer: int, number: int) -> None:
     if rows.stop - rows.start < len(encoding):
         write_note(TEXTS["window"].format(first=rows.start, last=rows.stop - 1, count=len(encoding)))
     labels, row_values = encoding.labels[rows], values[rows].tolist()
-    inputs_along = {name: part[layer, rows, number].tolist() for name, part in _read(selection).inputs.items()}
+    input_values = {name: part[layer, rows, number].tolist() for name, part in _read(selection).inputs.items()}
     title, selected = TEXTS["quantity.fires"], peak - rows.start
-    if inputs_along:
-        figure = input_bars(labels, {**inputs_along, title: row_values}, selected=selected)
+    if input_values:
+        figure = input_bars(labels, {**input_values, title: row_values}, selected=selected)
     else:
         figure = value_bars(labels, row_values, title=title, selected=selected)
     chart(figure, key="neuron_along", alt=f"Activation of neuron {number} of layer {layer} at each token")

@@ -12,7 +12,7 @@ from viz_app.figures.style import current_look
 from viz_app.pages.attention import TEXTS
 from viz_app.pages.attention.selected_maps import SelectedMaps
 from viz_app.shell import downloads
-from viz_app.shell.markdown import quoted
+from viz_app.shell.markdown import quoted_without_terms, with_help
 from viz_app.shell.view import chart, write_heading, write_line, write_note
 
 
@@ -41,9 +41,10 @@ def _draw_scores(maps: SelectedMaps, vectors: HeadVectors) -> None:
     query = maps.query(choice)
     selected = [position for position in choice.positions if choice.side == "key" and position < len(labels)]
     key = selected[0] if selected else int(vectors.attention[query].argmax())
-    names = {"query": quoted(labels[query], query), "key": quoted(labels[key], key)}
+    query_name, key_name = (f"{quoted_without_terms(labels[place])} ({place})" for place in (query, key))
+    names = {"query": query_name, "key": key_name}
     if vectors.window is not None and abs(key - query) > vectors.window:
-        st.info(TEXTS["score_distance.outside"].format(window=vectors.window, **names))
+        st.info(with_help(TEXTS["score_distance.outside"].format(window=vectors.window, **names)))
         return
     distances, scores = scores_at_distances(vectors, query, key)
     numbers = vectors.scores[query, key], scores.min(), scores.max()

@@ -59,7 +59,6 @@ WITHOUT_POOLER = (
     "deberta-v2",
     "modernbert",
 )
-WITHOUT_WALK = ("modernbert",)  # families whose forward pass is not shown yet
 PIECES = {
     "distilbert": "word pieces", "electra": "word pieces", "roberta": "byte pairs", "bertweet": "byte pairs with </w>",
     "xlm-roberta": "unigrams", "camembert": "unigrams", "albert": "unigrams", "mpnet": "word pieces",
@@ -127,8 +126,6 @@ def test_the_covering_array_has_every_property_on_every_page() -> None:
 )
 def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a pair and a hidden word no page shows an error, and none speaks of a next sentence."""
-    if path == "inside" and folder.name in WITHOUT_WALK:
-        pytest.skip("the forward pass of this family is not shown yet")
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     source = {"source": TEXT.replace("old", "young")} if path == "causes" else {}
     choices = {"choices": f"{PAIR}\nThe river."} if path == "predict" else {}

@@ -134,7 +134,9 @@ class Walk:
             it has one; without one, .output is the sum with the residual stream.
         hidden_states: (layer + 1, seq, hidden), the input of each layer and the output of the last.
         final.sum, .normed: (seq, hidden), before and after the final layer norm of a pre-norm model.
-        pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
+        pooler_dense, pooler: (hidden,). A pooler with a layer norm also has pooler_input, the state of the first token
+            or the mean of all tokens, and pooler_activated, the input of the norm.
+        mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden), and
             .normed before them in some models.
         replaced_logits: (seq,), positive if a token is more likely replaced than original.

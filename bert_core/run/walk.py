@@ -279,7 +279,11 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         final_norm = modules[f"layer.{layers - 1}.output.LayerNorm"]
         values |= {"final.sum": final_norm[_INPUT][0], "final.normed": final_norm[_OUTPUT][0]}
     if inputs.has_pooler:
-        values["pooler_dense"], values["pooler"] = modules["pooler.dense"][_OUTPUT][0], outputs.pooler_output[0]
+        (pooler_input, pooler_dense), pooler_norm = modules["pooler.dense"], modules.get("pooler.LayerNorm")
+        values["pooler_dense"] = pooler_dense[0]
+        if pooler_norm is not None:
+            values |= {"pooler_input": pooler_input[0], "pooler_activated": pooler_norm[_INPUT][0]}
+        values["pooler"] = outputs.pooler_output[0]
     answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if "words" in inputs.heads else {}
     if "next" in inputs.heads:
         with torch.no_grad():

@@ -22,6 +22,7 @@ from bert_core.records import Walk
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels
+from viz_app.maps import map_hatching
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("inside")
@@ -117,8 +118,11 @@ class StageInput:
             labels, framed_row = self.labels, self.query
         return vector_panels(tables, labels, selected=framed_row, side_by_side=horizontal, figures=figures)
 
-    def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
-        """Draw a map of the chosen head with the row of the query framed, and that row as bars."""
+    def matrix(self, values: np.ndarray, *, signed: bool, name: str, window: int | None = None) -> list[go.Figure]:
+        """Draw a map of the chosen head with the row of the query framed, and that row as bars.
+
+        window: as in `ModelRun`, outside of which the map is hatched; None: nowhere.
+        """
         heatmap = attention_heatmap(
             values,
             self.labels,
@@ -127,6 +131,7 @@ class StageInput:
             title=f"{name}, L{self.trace.layer} H{self.head}",
             unit=name.lower(),
             selected_row=self.query,
+            hatching=map_hatching(window, len(values)),
         )
         return [
             heatmap,
@@ -596,7 +601,7 @@ STAGES: dict[str, Stage] = {
         shape_of="masked_scores",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"masked scores": view.head_value("masked_scores")},
-        draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score"),
+        draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score", window=view.window),
     ),
     "softmax": Stage(
         **stage_texts("softmax"),
@@ -605,7 +610,9 @@ STAGES: dict[str, Stage] = {
         shape_of="probabilities",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"probabilities": view.head_value("probabilities")},
-        draw=lambda view, tables: view.matrix(tables["probabilities"], signed=False, name="Attention"),
+        draw=lambda view, tables: view.matrix(
+            tables["probabilities"], signed=False, name="Attention", window=view.window
+        ),
     ),
     "context": Stage(
         **stage_texts("context"),

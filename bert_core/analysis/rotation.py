@@ -47,9 +47,10 @@ def scores_by_distance(query: np.ndarray, key: np.ndarray, base: float, distance
     Returns (distance,) float64. Raises Refused as `rotary_frequencies` does.
     Source: Su 2021, equations 16 and 34 (arXiv:2104.09864).
 
+    >>> import bert_core
     >>> import numpy as np
     >>> query, key = np.array([1.0, 0.0]), np.array([1.0, 0.0])  # one pair, rotated by 1 radian a position
-    >>> scores_by_distance(query, key, 10_000, np.array([-1, 0, 1])).round(3).tolist()  # cos(d) / sqrt(2)
+    >>> bert_core.scores_by_distance(query, key, 10_000, np.array([-1, 0, 1])).round(3).tolist()  # cos(d) / sqrt(2)
     [0.382, 0.707, 0.382]
     """
     rotated_keys = rotate_by_position(np.tile(key, (len(distances), 1)), distances, base)

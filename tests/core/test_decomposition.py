@@ -267,7 +267,7 @@ def test_activations_at_zero_have_their_limit() -> None:
     """GELU halves, tanh leaves as it is, and elsewhere the slope is act(x) / x."""
     states = torch.tensor([0.0, 2.0, -1.0])
     for activation, limit in ((F.gelu, 0.5), (torch.tanh, 1.0), (F.silu, 0.5)):
-        slope = decomposition._activation_factor(activation, states)
+        slope = decomposition.activation_factor(activation, states)
         assert_near(slope, [limit, activation(states)[1] / 2, -activation(states)[2]])
 
 

@@ -163,11 +163,11 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
 
 
 def _selected_method(scores: MethodScores, pending: list[str]) -> Method:
-    """Return the selected method, or another one if it has no scores; write why any method has none."""
-    for sentence in scores.refused:
-        st.warning(with_help(escape_markdown(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/warning:")
+    """Return the selected method, or another one if it has no scores; write why it has none."""
     if method.value in scores.names:
         return method_of(method.value)
+    for sentence in scores.refused:
+        st.warning(with_help(escape_markdown(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/warning:")
     name = next((name for name in (STAND_IN, LONG_STAND_IN) if name in scores.names), scores.names[0])
     if method.value in pending:
         write_note(TEXTS["substitute"].format(method=method.value, shown=name))

@@ -56,7 +56,7 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 
 
 # The name of a run, and parameters that are newer than version 0.2.
-NEWER = {"tuned", "edge", "find", "attributed", "score_side"}
+NEWER = {"tuned", "edge", "find", "attributed", "score_side", "token_range"}
 
 
 def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:

@@ -261,10 +261,11 @@ class BertSelfAttention(nn.Module):
         else:
             scaled_query = query_layer * self.score_scale
             attention_scores = scaled_query @ key_layer.transpose(-1, -2)  # (batch, head, query, key)
-            if bias is not None:
-                attention_scores = attention_scores + bias
             # In place if no gradient needs the scores, because at 512 tokens a second map takes much memory.
-            in_place = not attention_scores.requires_grad and attention_scores.dtype == torch.float32
+            needs_grad = attention_scores.requires_grad or (bias is not None and bias.requires_grad)
+            in_place = not needs_grad and attention_scores.dtype == torch.float32
+            if bias is not None:
+                attention_scores = attention_scores.add_(bias) if in_place else attention_scores + bias
             attention_probs = torch.softmax(attention_scores, dim=-1, out=attention_scores if in_place else None)
             removed = self.blocked_edges(queries, keys, renormalised=False)
             if removed is not None:

@@ -104,6 +104,13 @@ def test_special_tokens_around_texts(tokenizer: Tokenizer) -> None:
     assert encoding.offsets[mask] == (4, 10) and encoding.word_text(encoding.words[mask] or 0) == "[MASK]"
 
 
+def test_the_special_tokens_are_found_without_other_files(tokenizer: Tokenizer, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((files / "tokenizer.json").read_bytes())
+    alone = Tokenizer.from_folder(tmp_path)
+    assert alone.special_tokens == GEMMA_SPECIAL_TOKENS
+    assert alone.encode("the [MASK] 😀", "old") == tokenizer.encode("the [MASK] 😀", "old")
+
+
 def test_words_begin_at_spaces_and_signs_stand_alone(tokenizer: Tokenizer) -> None:
     encoding = tokenizer.encode("The river, it's  unseen [MASK].", "हर सुबह बेकर")
     words = [encoding.word_text(word) for word in range(encoding.word_count)]

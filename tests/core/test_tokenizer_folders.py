@@ -235,6 +235,19 @@ def beside_another_vocabulary(folder: Path) -> None:
     write(folder, vocab_txt=[*reversed(pieces())])
 
 
+def with_added_tokens_of_version_4(folder: Path) -> None:
+    """mmBERT's files as published: tokenizer_config.json has the added tokens too, and an object of further ones."""
+    family("mmbert", tokenizer_class="PreTrainedTokenizerFast", extra_special_tokens={})(folder)
+    values = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    added = {str(one["id"]): {key: one[key] for key in one if key != "id"} for one in values["added_tokens"]}
+    names = {name: token(text, lstrip=text == "<mask>") for name, text in settings.items() if name.endswith("_token")}
+    for one in names.values():
+        del one["special"]
+    settings |= {"added_tokens_decoder": added, "additional_special_tokens": ["<start_of_turn>"]}
+    write(folder, tokenizer_config_json=settings, special_tokens_map_json=names)
+
+
 def without_normal_form(values: dict[str, Any]) -> None:
     values["normalizer"] = {"type": "Lowercase"}
 
@@ -341,6 +354,7 @@ FOLDERS: dict[str, Make] = {
     "mmbert": family("mmbert"),
     "mmbert with added tokens": family("mmbert", extra_special_tokens=["[E1]", "@USER"]),
     "mmbert lower": family("mmbert", cased=False),
+    "mmbert of transformers 4": with_added_tokens_of_version_4,
     "mmbert of the class": family("mmbert", tokenizer_class="GemmaTokenizer"),
     "gemma": family("gemma"),
     "gemma with whole special tokens split": family("gemma", split_special_tokens=True),

@@ -8,6 +8,7 @@ from itertools import count
 
 VISIBLE_SPACE = "␣"  # stands for a space within a readable piece
 CONTINUATION_PREFIX = "##"
+BYTE_PIECES = tuple(f"<0x{number:02X}>" for number in range(256))  # of vocabularies with byte fallback
 CONTINUATION_SUFFIX = "@@"  # BERTweet's vocabulary marks a piece with a continuation, not the continuation itself
 
 
@@ -43,6 +44,10 @@ class Spelling:
 
     def is_partial_character(self, piece: str) -> bool:
         """Return whether a piece begins or ends within a character."""
+        return False
+
+    def is_added_space(self, token: str) -> bool:
+        """Return whether an added token stands for spaces or line breaks, as ordinary pieces do."""
         return False
 
     def readable_part(self, characters: str, number: int, is_continuation: bool) -> str:
@@ -89,7 +94,9 @@ class Unigrams(Spelling):
     def candidate_pieces(self, token: str) -> tuple[str, ...]:
         """Return the pieces that a readable token can stand for, as in `Spelling`."""
         if token.startswith(CONTINUATION_PREFIX) and len(token) > len(CONTINUATION_PREFIX):
-            return (self.piece(token.removeprefix(CONTINUATION_PREFIX)), self.piece(token))
+            text = token.removeprefix(CONTINUATION_PREFIX)
+            pieces = self.piece(text), self.piece(token)
+            return pieces if text[:1].isalnum() else pieces[::-1]  # the name of "###" has no prefix
         text = token.replace(VISIBLE_SPACE, " ")
         with_space, bare = self.piece(" " + text), self.piece(text)
         return (with_space, bare) if text[:1].isalnum() else (bare, with_space)
@@ -135,10 +142,33 @@ class Bytes(Unigrams):
         candidates = super().candidate_pieces(token)
         if "\\x" not in token:
             return candidates
-        text = token.removeprefix(CONTINUATION_PREFIX).replace(VISIBLE_SPACE, " ").encode("utf-8", "replace")
-        numbers = re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes([int(match[1], 16)]), text)
-        byte_piece = "".join(_CHARACTER_OF_BYTE[number] for number in numbers)
+        byte_piece = "".join(_CHARACTER_OF_BYTE[number] for number in _read_escapes(token))
         return (*candidates, byte_piece, _CHARACTER_OF_BYTE[ord(" ")] + byte_piece)
+
+
+class ByteFallback(Unigrams):
+    """Notation of vocabularies that have a piece for each byte, such as `<0xF0>`, for characters without a piece."""
+
+    def is_partial_character(self, piece: str) -> bool:
+        """Return whether a piece is one byte of a character of several bytes."""
+        return piece in _PARTIAL_BYTES
+
+    def is_added_space(self, token: str) -> bool:
+        """Return whether an added token stands for spaces or line breaks, as in `Spelling`."""
+        return self.text(token).isspace()
+
+    def readable_in_text(self, piece: str, is_continuation: bool) -> str:
+        """Return a piece within a text in the readable notation; one of several spaces shows all of them."""
+        text = self.text(piece)
+        return _make_visible(text) if text.isspace() else super().readable_in_text(piece, is_continuation)
+
+    def candidate_pieces(self, token: str) -> tuple[str, ...]:
+        r"""Return the candidates of `Unigrams`, and then those with each `\xNN` of the token as a byte of its text."""
+        candidates = super().candidate_pieces(token)
+        if "\\x" not in token:
+            return candidates
+        text = _read_escapes(token).decode("utf-8", "replace")
+        return (*candidates, self.piece(text), self.piece(" " + text))
 
 
 class Tweets(Unigrams):
@@ -181,6 +211,12 @@ def _make_visible(text: str) -> str:
     )
 
 
+def _read_escapes(token: str) -> bytes:
+    r"""Return the bytes of a readable token, in which `\xNN` stands for one byte."""
+    text = token.removeprefix(CONTINUATION_PREFIX).replace(VISIBLE_SPACE, " ").encode("utf-8", "replace")
+    return re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes([int(match[1], 16)]), text)
+
+
 def _byte_characters() -> dict[int, str]:
     """Return the character for each byte: its Latin-1 character if that is printable, otherwise one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
@@ -188,5 +224,6 @@ def _byte_characters() -> dict[int, str]:
     return {number: chr(number if number in printable else next(replacements)) for number in range(256)}
 
 
+_PARTIAL_BYTES = frozenset(BYTE_PIECES[0x80:])  # those of characters of several bytes
 _CHARACTER_OF_BYTE = _byte_characters()
 _BYTE_OF_CHARACTER = {character: number for number, character in _CHARACTER_OF_BYTE.items()}

@@ -22,6 +22,7 @@ from bert_core.spelling import (
     CONTINUATION_PREFIX,
     CONTINUATION_SUFFIX,
     VISIBLE_SPACE,
+    ByteFallback,
     Bytes,
     Spelling,
     Tweets,
@@ -77,7 +78,8 @@ class SpecialTokens:
 BERT_SPECIAL_TOKENS = SpecialTokens()
 ROBERTA_SPECIAL_TOKENS = SpecialTokens("<s>", ("</s>", "</s>"), "</s>", "<mask>", "<pad>", "<unk>", segment=0)
 ALBERT_SPECIAL_TOKENS = SpecialTokens(pad="<pad>", unknown="<unk>")
-SPECIAL_TOKEN_FAMILIES = (BERT_SPECIAL_TOKENS, ROBERTA_SPECIAL_TOKENS, ALBERT_SPECIAL_TOKENS)
+GEMMA_SPECIAL_TOKENS = SpecialTokens("<bos>", ("<eos>",), "<eos>", "<mask>", "<pad>", "<unk>", segment=0)
+SPECIAL_TOKEN_FAMILIES = (BERT_SPECIAL_TOKENS, ROBERTA_SPECIAL_TOKENS, ALBERT_SPECIAL_TOKENS, GEMMA_SPECIAL_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Encoding:
 
 
 class Tokenizer:
-    """A tokenizer with a WordPiece, byte-level BPE or SentencePiece vocabulary.
+    """A tokenizer with a WordPiece, byte-level BPE or SentencePiece vocabulary, which may have byte fallback.
 
     spelling: translates the vocabulary's notation of tokens to the readable one.
     special_tokens: the vocabulary's special tokens.
@@ -247,9 +249,7 @@ class Tokenizer:
         self.backend = backend
         self.notes = source.notes
         self._numbers, self._files = source.numbers, source.files
-        model = backend.model
-        marks_word_ends = isinstance(model, BPE) and bool(model.end_of_word_suffix)
-        self.spelling = Tweets() if self._files else WordEnds() if marks_word_ends else SPELLINGS[type(model)]()
+        self.spelling = Tweets() if self._files else _find_spelling(backend.model)()
         self._size = max(self._numbers, default=-1) + 1 or int(backend.get_vocab_size())
         self._rows, self._one_segment = self._size, False
         self.backend.no_padding()
@@ -270,7 +270,7 @@ class Tokenizer:
         self._special = {vocabulary[token]: token for token in self.special_tokens.roles if token in vocabulary}
         self._added = {
             number: token.content for number, token in backend.get_added_tokens_decoder().items()
-            if number not in self._special
+            if number not in self._special and not self.spelling.is_added_space(token.content)
         }  # fmt: skip
         self._added_numbers = {token: number for number, token in self._added.items()}
 
@@ -700,6 +700,13 @@ class _LibraryTokens(NamedTuple):
             self.offsets[start:end],
             self.words[start:end],
         )
+
+
+def _find_spelling(model: Any) -> type[Spelling]:
+    """Return the notation of the vocabulary of a model of the tokenizers library."""
+    if isinstance(model, BPE) and (model.end_of_word_suffix or model.byte_fallback):
+        return WordEnds if model.end_of_word_suffix else ByteFallback
+    return SPELLINGS[type(model)]
 
 
 def _find_special_tokens(vocabulary: Container[str], named_tokens: Mapping[str, str]) -> SpecialTokens:

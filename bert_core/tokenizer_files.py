@@ -20,6 +20,7 @@ from bert_core.config import MAX_JSON_BYTES, read_json_object, read_text
 from bert_core.convert import convert_tokenizer
 from bert_core.merges import BYTE_FILES, MAX_PIECES, TWEET_FILES, WORD_END_SUFFIX, read_byte_pairs, read_tweet_pieces
 from bert_core.refused import Refused, require_int, require_sequence, short_repr
+from bert_core.spelling import BYTE_PIECES
 
 TOKENIZER_FILE, VOCABULARY_FILE, SETTINGS_FILE = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 ADDED_FILE, SPECIAL_FILE = "added_tokens.json", "special_tokens_map.json"
@@ -45,7 +46,17 @@ ALLOWED_PARTS = {
         "Whitespace", "WhitespaceSplit",
     ),
     "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"),
-    "decoder": ("BPEDecoder", "ByteLevel", "Metaspace", "WordPiece"),
+    "decoder": ("BPEDecoder", "ByteLevel", "Metaspace", "Sequence", "WordPiece"),
+}  # fmt: skip
+# Further parts, which are accepted with these settings only: those of Gemma's vocabulary, with byte fallback.
+SPACE_NORMALIZER = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+EXACT_PARTS: Mapping[str, Sequence[object]] = {
+    "pre_tokenizer": (
+        {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+    ),
+    "decoder": (
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+    ),
 }  # fmt: skip
 # The key under which a Sequence has its parts.
 SEQUENCE_KEYS = {
@@ -754,7 +765,7 @@ def check_parts(values: Mapping[str, Any]) -> None:
             if part is None:
                 continue
             part_type = part.get("type") if isinstance(part, Mapping) else part
-            if part_type not in allowed_types:
+            if part_type not in allowed_types and part not in EXACT_PARTS.get(part_kind, ()):
                 raise Refused(
                     f"its {part_kind} is {short_repr(part_type)}: one of {', '.join(allowed_types)} is supported"
                 )
@@ -771,8 +782,16 @@ def check_parts(values: Mapping[str, Any]) -> None:
     for part in parts_by_kind["pre_tokenizer"]:
         if part["type"] == "Metaspace" and part.get("replacement", "▁") != "▁":
             raise Refused(f"its Metaspace writes a space as {short_repr(part['replacement'])}: it must be '▁'")
-    is_byte_level = kind == "BPE" and not model.get("end_of_word_suffix")
-    if is_byte_level != any(part["type"] == "ByteLevel" for part in parts_by_kind["pre_tokenizer"]):
+    pre_tokenizer_types = {part["type"] for part in parts_by_kind["pre_tokenizer"]}
+    has_byte_level = "ByteLevel" in pre_tokenizer_types
+    if kind == "BPE" and model.get("byte_fallback"):
+        writes_spaces = "Metaspace" in pre_tokenizer_types or SPACE_NORMALIZER in parts_by_kind["normalizer"]
+        if has_byte_level or not writes_spaces:
+            raise Refused(
+                f"its byte_fallback is true and its pre_tokenizer {short_repr(values.get('pre_tokenizer'))}: Metaspace "
+                "or a Replace in the normalizer must write a space as '▁', and no part may be ByteLevel"
+            )
+    elif (kind == "BPE" and not model.get("end_of_word_suffix")) != has_byte_level:
         raise Refused(
             f"its pre_tokenizer is {short_repr(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
             "'BPE', and for no other"
@@ -826,7 +845,23 @@ def _check_byte_pairs(model: Mapping[str, Any]) -> Sequence[object]:
         if model.get(affix) and model[affix] not in allowed:
             exceptions = "".join(f" or {value}" for value in allowed)
             raise Refused(f"its {affix} is {short_repr(model[affix])}: it must be empty{exceptions}")
+    if model.get("byte_fallback"):
+        _check_byte_fallback(model, set(pieces))
     return pieces
+
+
+def _check_byte_fallback(model: Mapping[str, Any], pieces: set[str]) -> None:
+    """Raise Refused if a BPE model cannot represent every character, by a piece of its own or by its bytes."""
+    unknown = model.get("unk_token")
+    if not isinstance(unknown, str) or unknown not in pieces:
+        raise Refused(f"its unk_token is {short_repr(unknown)}: with byte_fallback it must be one of the vocabulary")
+    if model.get("end_of_word_suffix"):
+        raise Refused("its byte_fallback is true beside an end_of_word_suffix: one of the two is supported")
+    # Gemma's vocabulary has the tab itself instead of its byte.
+    own_pieces = {ord(piece) for piece in pieces if len(piece) == 1 and piece.isascii()}
+    missing = [piece for number, piece in enumerate(BYTE_PIECES) if piece not in pieces and number not in own_pieces]
+    if missing:
+        raise Refused(f"its byte_fallback is true and its vocabulary has no {missing[0]}: it must have every byte")
 
 
 def _check_unigrams(model: Mapping[str, Any]) -> Sequence[object]:
@@ -842,7 +877,7 @@ def _check_unigrams(model: Mapping[str, Any]) -> Sequence[object]:
         raise Refused("its vocabulary must have each piece once")
     require_int("its unk_id", model.get("unk_id"), 0, len(pieces) - 1)
     if model.get("byte_fallback"):
-        raise Refused("its byte_fallback is true: the supported families have no byte fallback, so it must be false")
+        raise Refused("its byte_fallback is true: it must be false for a model of type 'Unigram'")
     return pieces
 
 

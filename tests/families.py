@@ -54,11 +54,16 @@ SIZES: dict[str, dict[str, Any]] = {
         "local_attention": 8, "pad_token_id": 3, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
         "sep_token_id": 2,
     },
+    "mmbert": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "local_attention": 8, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "cls_token_id": 1,
+        "sep_token_id": 1, "global_rope_theta": 160_000.0, "local_rope_theta": 160_000.0,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
     "bertweet": "Roberta", "electra": "Electra", "albert": "Albert", "mpnet": "MPNet",
-    "deberta-v2": "DebertaV2", "modernbert": "ModernBert",
+    "deberta-v2": "DebertaV2", "modernbert": "ModernBert", "mmbert": "ModernBert",
 }  # fmt: skip
 
 
@@ -157,6 +162,49 @@ def _modern_pieces(cased: bool) -> Any:
     )  # fmt: skip
 
 
+def _gemma_pieces(split: bool) -> Callable[[bool], Any]:
+    """Pairs of characters, and a piece for each byte of other characters, as published for Gemma 2 and mmBERT.
+
+    split: whether the pre-tokenizer is Gemma's, which changes nothing; mmBERT's puts a space before each text.
+    """
+
+    def train(cased: bool) -> Any:
+        special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+        added = ["<unused0>", "<start_of_turn>", "\n", "\n\n", "▁▁", "▁▁▁", "<table>", "</b>"]
+        bytes_of_text = ["\t" if number == 9 else f"<0x{number:02X}>" for number in range(256)]
+        made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+        made.normalizer = normalizers.Replace(" ", "▁")
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+        trainer = trainers.BpeTrainer(
+            vocab_size=1000, special_tokens=[*special, *added, *bytes_of_text], initial_alphabet=["▁"], min_frequency=2
+        )
+        made.train_from_iterator([line if cased else line.lower() for line in sentences()], trainer)
+        content = json.loads(made.to_str())
+        content["model"]["merges"] = [["▁", "▁"], ["▁▁", "▁"], ["\n", "\n"], *content["model"]["merges"]]
+        content["added_tokens"] = [
+            {**token, "special": text in (*special, "<start_of_turn>"), "lstrip": text == "<mask>"}
+            for token in content["added_tokens"] if (text := token["content"]) not in bytes_of_text
+        ]  # fmt: skip
+        made = tokenizers.Tokenizer.from_str(json.dumps(content))
+        if not cased:
+            made.normalizer = normalizers.Sequence([normalizers.Lowercase(), made.normalizer])
+        if split:
+            made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+        made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+        made.post_processor = processors.TemplateProcessing(
+            single="<bos>:0 $A:0 <eos>:0",
+            pair="<bos>:0 $A:0 <eos>:0 $B:0 <eos>:0",
+            special_tokens=[("<bos>", 2), ("<eos>", 1)],
+        )
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=made, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>", cls_token="<bos>",
+            sep_token="<eos>", pad_token="<pad>", mask_token="<mask>",
+            model_input_names=["input_ids", "attention_mask"],
+        )  # fmt: skip
+
+    return train
+
+
 def save_byte_files(folder: Path) -> None:
     """A RoBERTa's tokenizer as older folders have it: `vocab.json`, `merges.txt`, and how a mask is read."""
     backend = json.loads(_byte_pairs(cased=True).backend_tokenizer.to_str())
@@ -229,6 +277,8 @@ _TRAINED = {
     "mpnet": _mpnet_pieces,
     "deberta-v2": _unigrams("DebertaV2Tokenizer"),
     "modernbert": _modern_pieces,
+    "mmbert": _gemma_pieces(split=False),
+    "gemma": _gemma_pieces(split=True),
 }
 
 

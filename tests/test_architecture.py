@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.convert": {"transformers", "bert_core.charsmap", "bert_core.config", "bert_core.merges"},
     "bert_core.tokenizer_files": {
         "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.convert",
+        "bert_core.spelling",
     },
     "bert_core.tokenizer": {
         "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",

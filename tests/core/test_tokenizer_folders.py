@@ -235,6 +235,19 @@ def beside_another_vocabulary(folder: Path) -> None:
     write(folder, vocab_txt=[*reversed(pieces())])
 
 
+def with_added_tokens_of_version_4(folder: Path) -> None:
+    """mmBERT's files as published: tokenizer_config.json has the added tokens too, and an object of further ones."""
+    family("mmbert", tokenizer_class="PreTrainedTokenizerFast", extra_special_tokens={})(folder)
+    values = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    added = {str(one["id"]): {key: one[key] for key in one if key != "id"} for one in values["added_tokens"]}
+    names = {name: token(text, lstrip=text == "<mask>") for name, text in settings.items() if name.endswith("_token")}
+    for one in names.values():
+        del one["special"]
+    settings |= {"added_tokens_decoder": added, "additional_special_tokens": ["<start_of_turn>"]}
+    write(folder, tokenizer_config_json=settings, special_tokens_map_json=names)
+
+
 def without_normal_form(values: dict[str, Any]) -> None:
     values["normalizer"] = {"type": "Lowercase"}
 
@@ -337,6 +350,14 @@ FOLDERS: dict[str, Make] = {
     "modernbert with a space first": family("modernbert", add_prefix_space=True),
     "modernbert with added tokens": family("modernbert", extra_special_tokens=["[E1]", "@USER"]),
     "modernbert lower": family("modernbert", cased=False),
+    # pairs of characters, with bytes for the others
+    "mmbert": family("mmbert"),
+    "mmbert with added tokens": family("mmbert", extra_special_tokens=["[E1]", "@USER"]),
+    "mmbert lower": family("mmbert", cased=False),
+    "mmbert of transformers 4": with_added_tokens_of_version_4,
+    "mmbert of the class": family("mmbert", tokenizer_class="GemmaTokenizer"),
+    "gemma": family("gemma"),
+    "gemma with whole special tokens split": family("gemma", split_special_tokens=True),
     "bart": family("roberta", tokenizer_class="BartTokenizer"),
     # unigrams
     "xlm-roberta": family("xlm-roberta"),
@@ -375,7 +396,7 @@ FOLDERS: dict[str, Make] = {
     "a pattern": split_on_a_pattern,
 }  # fmt: skip
 # Folders whose offsets include the space before a word in transformers, and never here.
-WITH_SPACES = ("deberta-v2", "modernbert", "roberta files with whole offsets")
+WITH_SPACES = ("deberta-v2", "modernbert", "mmbert", "gemma", "roberta files with whole offsets")
 REFUSED = {
     "bertweet with added tokens": "its files add the token '.E1.': with vocab.txt and bpe.codes, added tokens are not",
     "herbert files": "its tokenizer_class is HerbertTokenizer, which has its byte pairs with </w> .*: save a tokeniz",
@@ -570,7 +591,7 @@ def test_a_model_file_is_held_to_sizes(tmp_path: Path) -> None:
     for content, said in (
         (proto.SerializeToString(), "pieces of up to 501 characters: at most 1,000,000 of 500 are read"),
         (b"\x0a\xff\xff", "are broken: "),
-        (bytes(33_000_000), "has 33,000,000 bytes: at most 32,000,000 are read"),
+        (bytes(65_000_000), "has 65,000,000 bytes: at most 64,000,000 are read"),
     ):
         file.write_bytes(content)
         with pytest.raises(Refused, match=said):

@@ -51,12 +51,15 @@ class _MethodInputs:
         run: ModelRun | None,
     ) -> None:
         self.loaded, self.encoding, self.target, self.head_mask = loaded, encoding, target, head_mask
-        if run is not None:
-            self.run = run
+        self._given_run = run
 
     @cached_property
     def run(self) -> ModelRun:
-        """The run of the text, with gradients of the target."""
+        """The run of the text, with gradients of the target. Raises Refused for a given run with a part of the maps."""
+        if self._given_run is not None:
+            if self._given_run.layers is not None or self._given_run.token_range is not None:
+                raise Refused("the run has a part of the maps: give one of all layers and tokens, or none")
+            return self._given_run
         return capture(self.loaded, self.encoding, target=self.target, positions=(), head_mask=self.head_mask)
 
     @cached_property
@@ -294,6 +297,9 @@ def method_of(name: str) -> Method:
     raise Refused(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
 
 
+DEFAULT_METHODS = ("DecompX", "occlusion")
+
+
 def supported_methods(loaded: LoadedModel) -> tuple[str, ...]:
     """Return the names of all methods that a model supports."""
     names = []
@@ -302,6 +308,12 @@ def supported_methods(loaded: LoadedModel) -> tuple[str, ...]:
             method.check(loaded)
             names.append(method.name)
     return tuple(names)
+
+
+def default_methods(loaded: LoadedModel) -> tuple[str, ...]:
+    """Return the methods of explanations of a file, of `DEFAULT_METHODS` those that a model supports."""
+    supported = supported_methods(loaded)
+    return tuple(name for name in DEFAULT_METHODS if name in supported)
 
 
 def check_methods(loaded: LoadedModel, names: Sequence[str]) -> list[Method]:
@@ -338,7 +350,7 @@ def token_scores(
 ) -> np.ndarray:
     """Compute the scores of all tokens for one target by several methods.
 
-    methods: names of methods, in the order of the result; None computes all of `METHODS`.
+    methods: names of methods, in the order of the result; None computes all that the model supports.
     run: result of `capture` for the same text, target and head mask; None captures it when a method needs it.
     head_mask: gates of the heads, (layer, head); None means 1 for each head.
     report: called with the number of finished methods (see `Progress`).
@@ -357,7 +369,7 @@ def token_scores(
     >>> [encoding.tokens[position] for position in scores.argmax(1)]
     ['opened', 'opened']
     """
-    names = [method.name for method in METHODS] if methods is None else require_sequence("methods", methods, "names")
+    names = supported_methods(loaded) if methods is None else require_sequence("methods", methods, "names")
     selected = check_methods(loaded, names)
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     scores = np.empty((len(selected), len(encoding)))

@@ -361,6 +361,11 @@ class Rotary:
         by_type = settings.get("rope_parameters")
         if by_type is not None and not isinstance(by_type, Mapping):
             raise Refused(f"rope_parameters is {short_repr(by_type)}: it must be an object")
+        if unknown := [name for name in by_type or () if name not in self.TYPES]:
+            raise Refused(
+                f"rope_parameters has the key {short_repr(unknown[0])}: it must have one object for each of "
+                f"{' and '.join(self.TYPES)}"
+            )
         for layer_type, name in (("full_attention", "global_rope_theta"), ("sliding_attention", "local_rope_theta")):
             parameters = (by_type or {}).get(layer_type) or {}
             if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":

@@ -112,12 +112,17 @@ class RelationTally:
 
     @renamed_parameters(least="min_count")
     def rows(self, min_count: int = 1) -> list[RelationRow]:
-        """Return one row for each relation with at least `min_count` occurrences, the most frequent first."""
+        """Return one row for each relation with at least `min_count` occurrences, the most frequent first.
+
+        The heads of a local layer count only with as many occurrences within its window.
+        """
         table = []
         for relation, count in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])):
             if count < min_count:
                 continue
             accuracies = np.nan_to_num(self.accuracy(relation), nan=-1)
+            counts = [self._offsets[window, relation].total() for window in self.windows]
+            accuracies[:, np.array(counts) < min_count] = -1  # too few occurrences within the window of a local layer
             direction, layer, head = map(int, np.unravel_index(accuracies.argmax(), accuracies.shape))
             any_right = bool(accuracies[direction, layer, head] > 0)
             all_offsets = self._offsets[self.windows[layer] if any_right else None, relation]

@@ -59,7 +59,8 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(rows, width) if config.position_scheme.has_table else None
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.LayerNorm = build_norm(config, width)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        # ModernBERT has a dropout of its own there, which is always 0: `hidden_dropout_prob` is that of its networks.
+        self.dropout = nn.Dropout(0.0 if config.layer_design.pre_norm else config.hidden_dropout_prob)
         self.embeddings_project = None if width == config.hidden_size else nn.Linear(width, config.hidden_size)
         self.position_embedding_type = config.position_embedding_type
         self.adds_positions = config.position_scheme.adds_vectors

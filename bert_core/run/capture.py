@@ -145,9 +145,10 @@ def _runs(
         value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
         gate_inputs = [] if gate_values is None else [gate_values]
-        if head_maps and token_range is None:
+        has_heads = any(config.heads_of(layer) for layer in range(config.num_hidden_layers))
+        if has_heads and token_range is None:
             gradients = list(torch.autograd.grad(value, [*head_maps, *gate_inputs]))
-        elif head_maps:  # the gradients of the blocks are recorded on the way to the embeddings
+        elif has_heads:  # the gradients of the blocks are recorded on the way to the embeddings
             _, *gradients = torch.autograd.grad(value, [embeddings, *gate_inputs])
             recorded = [recording.gradients[layer] for layer in kept_layers if recording.attention[layer].numel()]
             gradients = [*recorded, *gradients]

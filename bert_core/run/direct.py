@@ -24,6 +24,7 @@ from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.run.arrays import as_array
 from bert_core.run.decomposition import activation_factor
 from bert_core.run.inputs import check_position, check_text
+from bert_core.run.memory import check_memory, direct_bytes
 from bert_core.run.stack import LayerTrace, encoder_layers, trace_text
 from bert_core.run.targets import check_target, target_rows
 from bert_core.task_heads import LinearPath, head_of
@@ -53,7 +54,8 @@ def direct_logit(
     held at its factor f(x) / x for this text, as in DecompX, and the second norm at its standard deviation. A head's
     contribution is thus not the change of the logit without it, since factor and deviations would change too.
     Effects through later layers are part of the contributions of those layers.
-    Raises Refused for a post-norm model, and for a target without a trained head or a linear path to its logit.
+    Raises Refused for a post-norm model, for a target without a trained head or a linear path to its logit, and if the
+    components of all rows of the target do not fit into the memory.
     Source: Elhage 2021, A Mathematical Framework for Transformer Circuits; Modarressi 2023 (arXiv:2306.02873) for f.
 
     >>> import bert_core
@@ -71,6 +73,9 @@ def direct_logit(
     check_target(loaded, encoding, target)
     rows = target_rows(loaded, encoding, target)
     paths = _linear_paths(loaded, target, len(rows))
+    check_memory(
+        loaded, "direct logit attribution", len(encoding), direct_bytes(loaded, len(rows)), "integrated gradients"
+    )
     components = residual_components(loaded, encoding, rows, loaded.config.num_hidden_layers, head_mask)
     normed = _through_norm(loaded.model.bert.encoder.final_norm, components.vectors, NORM)
     states = components.states[list(rows)]

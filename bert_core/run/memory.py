@@ -109,6 +109,16 @@ def decomposition_bytes(loaded: LoadedModel, tokens: int) -> int:
     return 3 * 4 * tokens**2 * loaded.config.hidden_size
 
 
+def direct_bytes(loaded: LoadedModel, rows: int) -> int:
+    """Estimate the memory of direct logit attribution, in bytes. rows: number of positions that the target reads.
+
+    Each component of each row is a vector in float64, before and after the final norm.
+    """
+    config = loaded.config
+    components = config.num_hidden_layers * (config.num_attention_heads + 1) + 4
+    return 2 * 8 * components * rows * config.hidden_size
+
+
 def check_memory(loaded: LoadedModel, method: str, tokens: int, required: int, cheaper: str) -> None:
     """Raise Refused if a method needs more memory than is free.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
-from bert_core.methods import check_methods, token_scores
+from bert_core.methods import DEFAULT_METHODS, check_methods, default_methods, token_scores
 from bert_core.records import Target
 from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.faithfulness import answer_probability
@@ -133,7 +134,13 @@ def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
     check_methods(loaded, settings.methods)
 
 
-STUDY = ShardStudy(explain_shard, _check)
+def _complete(loaded: LoadedModel, settings: ExplainSettings) -> ExplainSettings:
+    """Return the settings without the default methods that a model does not support."""
+    is_default = settings.methods == DEFAULT_METHODS
+    return replace(settings, methods=default_methods(loaded)) if is_default else settings
+
+
+STUDY = ShardStudy(explain_shard, _check, _complete)
 
 
 class ExplainResult(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.methods import check_methods, token_scores
+from bert_core.methods import check_methods, default_methods, token_scores
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records import Target, word_target
 from bert_core.refused import Refused, require_int, require_sequence, validate_arguments
@@ -46,7 +46,7 @@ def judge_scores(
     table: Path,
     *,
     columns: Columns | None = None,
-    methods: Sequence[str] = ("DecompX", "occlusion"),
+    methods: Sequence[str] | None = None,
     texts: int = 150,
     words: bool = True,
     random_rankings: int = 100,
@@ -68,7 +68,7 @@ def judge_scores(
     scores: the table of scores, .csv or .parquet.
     table: the .csv to write. If it exists, the study is resumed.
     columns: names of the columns if `path` is a table.
-    methods: Headlight's methods to compare with.
+    methods: Headlight's methods to compare with; None: those of DecompX and occlusion that the model supports.
     texts: number of texts to use, the first ones in the table of scores.
     words, random_rankings, max_length, seed: as in `StudySettings`.
     report: called with the progress, see `Progress`.
@@ -80,7 +80,7 @@ def judge_scores(
     """
     check_unedited(loaded.edits, "a study")
     check_texts(path, columns)
-    own_methods = tuple(require_sequence("methods", methods, "names"))
+    own_methods = default_methods(loaded) if methods is None else tuple(require_sequence("methods", methods, "names"))
     check_methods(loaded, own_methods)
     texts = require_int("texts", texts, 1, MAX_TEXTS)
     rows_by_text = _read_scores(scores, texts)

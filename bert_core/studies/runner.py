@@ -174,10 +174,19 @@ class ShardStudy(Generic[Settings, Part]):
     Both functions must be defined at the top level of a module, so that other processes can import them.
     measure: computes the result of one shard from (model, shard, settings).
     check: raises Refused for a (model, settings) pair that cannot be measured.
+    complete: returns the settings with the defaults that depend on the model; None if there are no such.
     """
 
     measure: Callable[[LoadedModel, Any, Settings], Part]
     check: Callable[[LoadedModel, Settings], None]
+    complete: Callable[[LoadedModel, Settings], Settings] | None = None
+
+    def checked_settings(self, loaded: LoadedModel, settings: Settings) -> Settings:
+        """Return the complete settings for a model. Raises Refused if it cannot be measured with them."""
+        if self.complete is not None:
+            settings = self.complete(loaded, settings)
+        self.check(loaded, settings)
+        return settings
 
 
 class ShardRun(Generic[Settings, Part]):
@@ -206,16 +215,16 @@ class ShardRun(Generic[Settings, Part]):
         device: str | None = None,
     ) -> None:
         check_engine(engine)
-        self.study, self.settings, self.engine = study, settings, engine
+        self.study, self.engine = study, engine
         self.source = SourceFile(path)
         if isinstance(model, LoadedModel):
-            study.check(model, settings)
             self.loaded, self.model = model, model.name
         else:
             self.device = ray_worker_device(device) if engine == "ray" else device
             local_device = self.device if engine == "local" else "cpu"
             version = stat_model_files(model).version
             self.loaded, self.model = _load_checked(study, model, version, local_device, settings), model
+        self.settings = study.checked_settings(self.loaded, settings)
         self.weights = fingerprint(self.loaded)
 
     def identity(self, **values: Any) -> dict[str, Any]:
@@ -273,7 +282,7 @@ def _load_checked(
     Raises Refused if the study cannot measure the model.
     """
     loaded = load(model, device=device)
-    study.check(loaded, settings)
+    study.checked_settings(loaded, settings)
     return loaded
 
 

@@ -190,6 +190,8 @@ def test_relations_are_counted_within_the_window(tiny_loaded: LoadedModel) -> No
     (row,) = tally.rows()
     assert (row.layer, row.head, row.accuracy, row.asked) == (1, 0, 1.0, 1)
     assert (row.offset, row.offset_accuracy) == (-1, 1.0)
+    (row,) = tally.rows(min_count=2)  # the local layer has one occurrence in its window
+    assert (row.layer, row.head, row.accuracy, row.asked) == (0, 0, 0.5, 2)
     whole = RelationTally(2, 1)
     whole.add(attention, encoding, [(0, 1), (2, 3), (4, 5)], [2, None, 1], ["near", "root", "near"])
     (row,) = whole.rows()

@@ -523,3 +523,17 @@ def test_an_impossible_part_is_one_sentence(
     with pytest.raises(bert_core.Refused) as refusal:
         capture(tiny_loaded, encoding, **arguments)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("token_range", [None, (2, 8)])
+def test_gates_have_gradients_when_the_kept_layers_have_no_heads(
+    tiny_loaded: LoadedModel, encoding: Encoding, token_range: tuple[int, int] | None
+) -> None:
+    """The gates of the other layers do not depend on which maps are kept."""
+    loaded = bert_core.pruned(tiny_loaded, [(1, head) for head in range(4)])
+    target = word_target(loaded, encoding)
+    whole = capture(loaded, encoding, target=target)
+    part = capture(loaded, encoding, target=target, layers=[1], token_range=token_range)
+    assert whole.gate_gradient.shape == part.gate_gradient.shape == (2, 4)
+    assert np.isnan(part.gate_gradient[1]).all() and np.isnan(part.attention).all()
+    assert_near(part.gate_gradient[0], whole.gate_gradient[0], 1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bert_core
-from bert_core import Encoding, LoadedModel, Target, capture, decompx, integrated_gradients
+from bert_core import Encoding, LoadedModel, Refused, Target, capture, decompx, integrated_gradients
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.analysis.flow import attention_flow, attention_rollout
 from bert_core.methods import METHODS, faithfulness, layer_scores, method_of, token_scores
@@ -68,6 +68,11 @@ def test_scores_are_those_of_the_methods(tiny: LoadedModel, encoding: Encoding) 
     np.testing.assert_array_equal(
         token_scores(tiny, encoding, target, ["rollout"], run=other)[0], np.eye(len(encoding))[target.rows[0]]
     )
+    for part in ({"layers": [0]}, {"token_range": (0, 3)}):
+        run = capture(tiny, encoding, target=target, **part)
+        with pytest.raises(Refused, match="the run has a part of the maps"):
+            token_scores(tiny, encoding, target, ["rollout"], run=run)
+        assert np.isfinite(token_scores(tiny, encoding, target, ["input x gradient"], run=run)).all()
 
 
 def test_gradient_x_attention_sums_to_the_gates(tiny: LoadedModel, encoding: Encoding) -> None:

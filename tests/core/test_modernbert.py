@@ -257,6 +257,10 @@ def test_published_fields_that_transformers_does_not_read_change_nothing(folder:
     ("changes", "message"),
     [
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 2}}}, "rope_type 'default'"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 99.0}},
+            "rope_parameters has the key 'rope_type': it must have one object for each of full_attention and",
+        ),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling"),
         ({"layer_types": ["full_attention"]}, "layer 3 is missing"),
         ({"layer_types": ["linear_attention"] * 4}, "layer_types"),
@@ -369,3 +373,12 @@ def test_a_block_of_the_maps_of_a_long_text(tmp_path: Path, token_range: tuple[i
     assert_near(part.attention, whole.attention[..., rows, rows], 1e-5)
     assert_near(part.gradient, whole.gradient[..., rows, rows], 1e-5)
     assert_near(part.gate_gradient, whole.gate_gradient, 1e-5)
+
+
+def test_embeddings_have_no_dropout(tmp_path: Path) -> None:
+    """The dropout of the feed-forward networks is not that of the embeddings, which is always 0."""
+    model = BertForMaskedLM.from_pretrained(save(tmp_path, mlp_dropout=0.5)).train()
+    peer = reference(tmp_path).train()
+    ids = ids_of(2, 16)
+    ours, theirs = model.bert.embeddings(ids), peer.model.embeddings(ids)
+    assert_near(ours, theirs)

@@ -47,6 +47,8 @@ from bert_core.run.perturbation import integrated_gradients, occlusion, saliency
 from bert_core.run.stack import PARTS, encoder_layers, trace, trace_text
 from bert_core.run.states import masked_losses_by_depth, masked_losses_with_erasers, token_states
 from bert_core.run.timing import measure_timing
+from bert_core.studies.explain import explain_file
+from bert_core.studies.settings import ExplainSettings
 from bert_core.training.lens import tune_lens
 from bert_core.training.settings import LensSettings
 from tests.core.test_modernbert import in_own_precision  # noqa: F401
@@ -776,3 +778,14 @@ def test_a_tuned_lens_reads_states_before_the_final_norm(loaded: LoadedModel, tm
     after = logit_lens(loaded, encoding, translators=trained)
     assert (after.divergence[:-1].mean(1) < plain.divergence[:-1].mean(1)).all()
     assert_near(after.divergence[-1], 0, of=1.0)
+
+
+def test_a_file_is_explained_by_the_default_methods_that_the_model_supports(folder: Path, tmp_path: Path) -> None:
+    """Without DecompX; when it is named, it is refused. All methods of one text are those that are supported."""
+    text, out = tmp_path / "texts.txt", tmp_path / "scores.csv"
+    text.write_text("the old cat sat on the [MASK] .\n", encoding="utf-8")
+    explain_file(text, out, str(folder), ExplainSettings("word"), device="cpu")
+    header = out.read_text("utf-8").splitlines()[0].split(",")
+    assert "occlusion" in header and "DecompX" not in header
+    with pytest.raises(Refused, match="DecompX"):
+        explain_file(text, tmp_path / "b.csv", str(folder), ExplainSettings("word", ("DecompX",)), device="cpu")

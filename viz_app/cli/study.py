@@ -92,7 +92,7 @@ def faithfulness(
             scores,
             out,
             columns=None if text_column is None else shared.table_columns(text_column, pair),
-            methods=named_methods.get("methods", ("DecompX", "occlusion")),
+            methods=named_methods.get("methods"),
             texts=study.questions,
             words=study.words,
             random_rankings=study.random_rankings,

@@ -541,14 +541,14 @@ def test_gradients_and_occlusion_are_those_of_transformers(
 
 
 def test_decompx_is_refused_before_anything_is_computed(loaded: LoadedModel, text: Encoding, target: Target) -> None:
-    """Among other methods too; all others have scores."""
+    """Among other methods too; all others have scores, and they are the default."""
     refusal = r"^DecompX replaces each activation function by a factor of one input, .*: choose another method$"
-    for methods in (None, ["occlusion", "DecompX"]):
-        with pytest.raises(Refused, match=refusal):
-            bert_core.token_scores(loaded, text, target, methods)
+    with pytest.raises(Refused, match=refusal):
+        bert_core.token_scores(loaded, text, target, ["occlusion", "DecompX"])
     names = [method.name for method in bert_core.METHODS if method.name != "DecompX"]
     assert supported_methods(loaded) == tuple(names)
-    assert np.isfinite(bert_core.token_scores(loaded, text, target, names)).all()
+    scores = bert_core.token_scores(loaded, text, target)
+    assert scores.shape == (len(names), len(text)) and np.isfinite(scores).all()
 
 
 # ---------------------------------------------------------------------------- batches, losses and importance

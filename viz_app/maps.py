@@ -46,6 +46,7 @@ CHANGES = {"attention": "change", "brought": "change_brought"}
 UNSIGNED = ("attention", "brought", "positive_product")
 HEAD_SELECTIONS = ("chosen", "layer", "all")
 MAX_NAMED_HEADS = 4  # heads in the name of a file
+WHOLE_TOKENS = 512  # of a text whose maps are computed and drawn whole; of a longer one, only a range of as many
 FROM_TRANSFORMERS = (
     'a model of transformers gives attentions with attn_implementation="eager" and output_attentions=True'
 )

@@ -19,10 +19,10 @@ from tests.families import save_family, sentences
 from tests.near import assert_near
 from tests.visit import at, key_of, said, settled, visited, words
 from viz_app.figures.style import ordinal
-from viz_app.maps import MapView
+from viz_app.maps import WHOLE_TOKENS, MapView
 from viz_app.pages import PAGES
 from viz_app.shell import selection
-from viz_app.shell.token_range import WHOLE_TOKENS, parse_range
+from viz_app.shell.token_range import parse_range
 
 __all__ = ["headlight"]  # a fixture
 NEED_ALL_MAPS = ("compare", "causes", "neurons", "inside", "roles")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.tokenizer import Encoding
 
 SECONDS_BETWEEN_LINES = 5.0
-LONG_TEXT = 512  # tokens; of a longer text, maps that are not asked for are not computed
 QUESTION_OF_OPTION = {"--label": "class", "--answer": "word", "--word": "word", "--guess": "word", "--follows": "next"}
 TARGET_FORMS = ", ".join(
     filter(None, ("POSITION:WORD", *starmap(text_form, TARGET_KINDS.present.items()), "like:TEXT, alike:A or alike:B"))
@@ -197,8 +196,9 @@ def check_maps(loaded: LoadedModel, encoding: Encoding, layers: float = 1.0, *, 
 def capture_predictions(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
     """Return the run of a text for its predictions, as `bert_core.capture`; that of a long text has nearly no maps."""
     import bert_core
+    from viz_app.maps import WHOLE_TOKENS
 
-    token_range = (0, 1) if len(encoding) > LONG_TEXT else None
+    token_range = (0, 1) if len(encoding) > WHOLE_TOKENS else None
     return bert_core.capture(loaded, encoding, top_k=top_k, token_range=token_range)
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
+from viz_app.maps import WHOLE_TOKENS
 from viz_app.shell.markdown import with_help
 from viz_app.shell.params import Param, number, parse_pair, select, write_pair
 from viz_app.shell.selection import Selection, TokenRange, forget_positions
@@ -15,7 +16,6 @@ from viz_app.shell.view import page_place
 from viz_app.texts import page_texts
 
 TEXTS = page_texts("frame")
-WHOLE_TOKENS = 512  # of a text that is drawn whole; of a longer one at most as many are drawn at once
 SIZES = ("64", "128", "256", "512")
 EDGE_TOKENS = 4  # left out on each side when a range becomes a text, which gets special tokens
 

@@ -8,6 +8,7 @@ import streamlit as st
 from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
+from viz_app.maps import WHOLE_TOKENS
 from viz_app.pages.why import EXAMPLE, TEXTS, attributed, components, measure, method, whole_file, words
 from viz_app.pages.why.scores import (
     LONG_TEXT_METHODS,
@@ -30,7 +31,6 @@ from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.notices import show_attention_cautions
 from viz_app.shell.selection import Selection, is_current_example
 from viz_app.shell.target import show_missing_target
-from viz_app.shell.token_range import WHOLE_TOKENS
 from viz_app.shell.view import View, add_file, chart, lazy_expander, write_note
 from viz_app.shell.work import duration_text, time_limit_message
 

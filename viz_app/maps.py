@@ -453,6 +453,11 @@ def _check_values(values: np.ndarray, existing: np.ndarray, quantity: str) -> No
             raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
 
 
+def prediction_range(encoding: Encoding) -> tuple[int, int] | None:
+    """Return the range of tokens whose maps are kept by a run for predictions: of a long text one token; None: all."""
+    return (0, 1) if len(encoding) > WHOLE_TOKENS else None
+
+
 def map_hatching(window: int | None, length: int) -> Hatching | None:
     """Return the area of the map of a whole text that is outside the window of a layer. length: in tokens."""
     possible = possible_keys((window,), length)

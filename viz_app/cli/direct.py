@@ -98,7 +98,7 @@ def direct(
         positions = shared.parse_token(encoding, query, "--from"), shared.parse_token(encoding, key, "--to")
         contributions = bert_core.direct_score(loaded, encoding, receiver, *positions, side=side)
         labels = [f"{encoding.labels[position]} ({position})" for position in positions]
-        heading = f"score of L{receiver[0]} H{receiver[1]} from {labels[0]} to {labels[1]}, by components of the {side}"
+        heading = f"L{receiver[0]} H{receiver[1]} from {labels[0]} to {labels[1]}, by components of the {side}"
     else:
         model_target, encoding = _target(loaded, encoding, original, word, contrast, target)
         contributions = bert_core.direct_logit(loaded, encoding, model_target)

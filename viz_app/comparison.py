@@ -14,7 +14,7 @@ from bert_core.deprecation import renamed_fields
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
-from viz_app.maps import CHANGES, UNITS, ShownMaps, heads_off, read_only
+from viz_app.maps import CHANGES, UNITS, ShownMaps, check_all_layers, heads_off, read_only
 from viz_app.notation import notes_of
 from viz_app.tokens import Token
 from viz_app.windows import common_window
@@ -30,7 +30,8 @@ class Comparison:
 
     names: of the two runs. models: of the two runs. quantity: "attention", or of runs with norms "brought". The tokens
     are those of the first text that are aligned with one of the second.
-    Raises Refused for models with different numbers of layers or heads, or another quantity.
+    Raises Refused for models with different numbers of layers or heads, runs with some layers or tokens, or another
+    quantity.
     """
 
     before: ModelRun
@@ -42,6 +43,10 @@ class Comparison:
     def __post_init__(self) -> None:
         if self.quantity not in CHANGES:
             raise Refused(f"a comparison of {self.quantity!r}: it is of one of {', '.join(CHANGES)}")
+        for run in (self.before, self.after):
+            check_all_layers(run.layers, "a comparison")
+            if run.token_range is not None:
+                raise Refused("a comparison needs the maps of all tokens: capture without token_range")
         if self.before.attention.shape[:2] != self.after.attention.shape[:2]:
             aligned_maps(self.before.attention, self.after.attention, self.pairs)  # says how many each has
 

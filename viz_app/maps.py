@@ -73,9 +73,10 @@ class ShownMaps:
     values: (layer, head, query, key) float32, read-only; a head with only NaN does not exist (pruned). queries, keys:
         tokens of the rows and the columns. quantity: "attention", "gradient", "product", its part above zero
         "positive_product", "brought", or "change" or "change_brought" between two runs. existing_heads: (layer, head)
-        bool. off: (layer, head) of each head that is switched off. notes: on the rows, in words. combined_name: name of
-        the combination of several heads; values are then (1, 1, query, key). edits: of the model during the run, in
-        words; also among the notes. windows: of each layer of the values, as in `ModelRun`; empty without local layers.
+        bool. off: (layer, head) of each head that is switched off, with the number of the layer in the model. notes: on
+        the rows, in words. combined_name: name of the combination of several heads; values are then (1, 1, query, key).
+        edits: of the model during the run, in words; also among the notes. windows: of each layer of the values, as in
+        `ModelRun`; empty without local layers.
         possible: (layer, query, key) bool, pairs within the window of their layer; None: all of them. layers: numbers
         of the layers of the values; None for all of a model.
     """
@@ -115,7 +116,15 @@ class ShownMaps:
 
     def title(self, layer: int, head: int) -> str:
         """Return the name of a map: its head, or the combination of several heads."""
-        return self.combined_name or f"L{layer} H{head}"
+        return self.combined_name or f"L{self.layer_number(layer)} H{head}"
+
+    def layer_number(self, layer: int) -> int:
+        """Return the number in the model of a layer of the values."""
+        return layer if self.layers is None else self.layers[layer]
+
+    def is_off(self, layer: int, head: int) -> bool:
+        """Whether a head of a layer of the values is switched off."""
+        return (self.layer_number(layer), head) in self.off
 
     def possible_in(self, layer: int) -> np.ndarray | None:
         """Return the pairs within the window of a layer, (query, key) bool; None if all are."""
@@ -212,11 +221,11 @@ class MapView:
     part: "all", or the sentences of queries and keys, as in "A to B". hide_special: whether [CLS] and [SEP] are left
         out. words: whether maps are between words; attention to a word is the sum over its pieces, from a word their
         mean. renormalise: whether rows of attention from which tokens were left out are rescaled to sum to 1.
-    layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. mode: "curves", or
-        the first of the heads as a "matrix". kept_share: share of each row that the drawn curves add up to, above 0
-        to 1. combination: of several heads to one map, drawn instead of them. side, positions: of the selected tokens,
-        whose curves alone are drawn, all of them; none selects all tokens. token_range: of the maps, as in `ModelRun`;
-        words that it cuts are left out.
+    layer, heads: of the heads that are drawn; without heads all heads of all layers as thumbnails. Of a run with some
+        layers, `layer` is the index among them. mode: "curves", or the first of the heads as a "matrix". kept_share:
+        share of each row that the drawn curves add up to, above 0 to 1. combination: of several heads to one map, drawn
+        instead of them. side, positions: of the selected tokens, whose curves alone are drawn, all of them; none
+        selects all tokens. token_range: of the maps, as in `ModelRun`; words that it cuts are left out.
     Raises Refused for another mode or share, or heads that are no tuple.
     """
 
@@ -273,7 +282,7 @@ class MapView:
         """Return the maps of a run that this view selects, or their combination, of the range of tokens of the run.
 
         Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
-        the text does not have, and as `Combination.combine`.
+        the text does not have, a combination of heads of a run with some layers, and as `Combination.combine`.
         """
         if run.token_range != self.token_range:
             return replace(self, token_range=run.token_range).maps(run)
@@ -281,6 +290,7 @@ class MapView:
         values, combined, existing_heads = run.select_map(self.quantity), None, run.existing_heads
         windows = run.windows
         if self.combination is not None:
+            check_all_layers(run.layers, "a combination of heads")
             combined = self.combination.combine(run, self.quantity, self.layer, self.heads)
             values, existing_heads = combined.map[None, None], np.ones((1, 1), bool)
             windows = (self.combination.window(windows, self.layer),)
@@ -453,6 +463,11 @@ def _check_values(values: np.ndarray, existing: np.ndarray, quantity: str) -> No
             raise Refused(f"{error}; dropout must be off, and other maps are shown with {alternatives}") from error
 
 
+def prediction_range(encoding: Encoding) -> tuple[int, int] | None:
+    """Return the range of tokens whose maps are kept by a run for predictions: of a long text one token; None: all."""
+    return (0, 1) if len(encoding) > WHOLE_TOKENS else None
+
+
 def map_hatching(window: int | None, length: int) -> Hatching | None:
     """Return the area of the map of a whole text that is outside the window of a layer. length: in tokens."""
     possible = possible_keys((window,), length)
@@ -490,6 +505,13 @@ def read_only(values: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(values, np.float32).view()
     view.flags.writeable = False
     return view
+
+
+def check_all_layers(layers: Sequence[int] | None, purpose: str) -> None:
+    """Raise Refused for maps of some layers. layers: as in `ModelRun`. purpose: what needs all of them, in words."""
+    if layers is not None:
+        numbers = ", ".join(f"L{layer}" for layer in layers)
+        raise Refused(f"{purpose} needs the maps of all layers, and these are of {numbers}: capture without layers")
 
 
 def check_heads(existing: np.ndarray, layer: int, heads: Iterable[int]) -> None:

@@ -82,6 +82,7 @@ def test_the_command_explains_a_score_of_a_head(
         assert (code, err) == (0, "")
         expected = direct_score(loaded, loaded.tokenizer.encode(TEXT), (2, 1), 5, 3, side=side)
         assert f"by components of the {side}: score {expected.value:.4f}" in printed
+        assert printed.startswith("L2 H1 from ") and printed.splitlines()[0].count("score") == 1
         document = json.loads(out.read_text("utf-8"))
         assert (document["receiver"], document["query"], document["key"], document["side"]) == ([2, 1], 5, 3, side)
         values = [component["contribution"] for component in document["components"]]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,15 @@ import bert_core
 from bert_core import LoadedModel, ModelRun, Target
 from bert_core.analysis.units import word_units
 from bert_core.records import HeadVectors
+from bert_core.refused import Refused
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from viz_app import cli
+from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, drawing, pictures, tables
+from viz_app.export.bertviz import bertviz_page
 from viz_app.export.drawing import picture_bytes
+from viz_app.export.page import attention_page, maps_page, neuron_page
 from viz_app.export.pictures import picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
 from viz_app.figures.style import Look, use_look
@@ -311,6 +316,39 @@ def test_texts_of_an_svg_stay_text(run: ModelRun) -> None:
             assert texts.count(token) == 2 * run.encoding.tokens.count(token)
         assert "query (from)" in texts and "key (to)" in texts
         assert any("L1 H2" in text and "off" in text for text in texts)
+
+
+def test_pictures_of_some_layers_have_their_numbers(tiny_loaded: LoadedModel, run: ModelRun) -> None:
+    """The title, the heads that are off, the rows of all heads and the script; their index is that in the values."""
+    part = bert_core.capture(tiny_loaded, run.encoding, head_mask=run.head_mask, layers=[1])
+    maps = MapView().maps(part)
+    assert maps.title(0, 1) == "L1 H1" and [maps.is_off(0, head) for head in range(4)] == [False, False, True, False]
+    for mode in ("curves", "matrix"):
+        view = MapView(layer=0, heads=(2,), mode=mode)  # type: ignore[arg-type]
+        assert any("L1 H2" in text and "off" in text for text in texts_of(picture_of(part, view, "svg")))
+    texts = texts_of(picture_of(part, MapView(heads=()), "svg"))
+    assert "L1" in texts and "L0" not in texts
+    assert "layers=(1,)" in snippet(part, MapView(), "tiny")
+
+
+def test_pages_and_comparisons_of_some_layers_are_refused(tiny_loaded: LoadedModel, run: ModelRun) -> None:
+    """In one sentence, as are a combination of heads, and a comparison of a range of tokens."""
+    part = bert_core.capture(tiny_loaded, run.encoding, layers=[1])
+    vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 0)
+    views: tuple[Callable[[], object], ...] = (
+        lambda: attention_page(part),
+        lambda: neuron_page(part, vectors),
+        lambda: maps_page(MapView().maps(part)),
+        lambda: bertviz_page(MapView().maps(part)),
+        lambda: MapView(combination=Combination("average", "all")).maps(part),
+        lambda: Comparison(part, part),
+    )
+    for view in views:
+        with pytest.raises(Refused, match="needs the maps of all layers, and these are of L1: capture without layers"):
+            view()
+    of_range = bert_core.capture(tiny_loaded, run.encoding, token_range=(0, 3))
+    with pytest.raises(Refused, match="a comparison needs the maps of all tokens"):
+        Comparison(run, of_range)
 
 
 def test_the_width_of_a_curve_is_the_same_for_every_head(run: ModelRun) -> None:

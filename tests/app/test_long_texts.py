@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import bert_core
 from bert_core.loading import LoadedModel, load
+from bert_core.progress import ignore_progress
+from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.run import memory
 from bert_core.run.capture import capture
@@ -18,9 +23,10 @@ from tests.app.test_cli import Run, headlight
 from tests.families import save_family, sentences
 from tests.near import assert_near
 from tests.visit import at, key_of, said, settled, visited, words
-from viz_app.figures.style import ordinal
+from viz_app.figures.style import ordinal, two_digits
 from viz_app.maps import WHOLE_TOKENS, MapView
 from viz_app.pages import PAGES
+from viz_app.pages.prune.experiment import Experiment, run_pruned
 from viz_app.shell import selection
 from viz_app.shell.token_range import parse_range
 
@@ -176,6 +182,30 @@ def test_attribution_names_the_methods_of_a_long_text(
     assert [said(one) for one in app.subheader] == headings
 
 
+def test_direct_contributions_in_another_range(
+    long_model: LoadedModel, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weight is that between two tokens of the range, at their positions in the whole text."""
+    app = opened(monkeypatch, long_model, text, "why", masked="1", attributed="components", head="2.1")
+    app.button(key="range_next").click()
+    checked(at(app, "why").run())
+    app.session_state.edge = (520, 519)
+    checked(at(app, "why").run())
+    encoding = app.session_state[selection.SELECTION].encoding
+    run = capture(long_model, encoding, token_range=(512, 1024))
+    weight = two_digits(float(run.attention[2, 1, 8, 7]))
+    assert f"“{encoding.labels[520]}” attends to “{encoding.labels[519]}” with weight **{weight}**" in words(app)
+
+
+def test_a_pruned_model_keeps_no_whole_map(long_model: LoadedModel, text: str) -> None:
+    """The forward pass after pruning, and the memory that it reserves."""
+    encoding = long_model.tokenizer.encode(text, max_length=8192)
+    current: Any = SimpleNamespace(loaded=long_model, original=encoding, seconds=lambda: 0.0)
+    work = run_pruned(Experiment(current, "layers", None), ((1,),), encoding)
+    assert work.compute(ignore_progress).attention.shape[-1] == 1
+    assert work.memory == memory.capture_bytes(long_model, len(encoding), map_tokens=1)
+
+
 def test_head_ablation_without_memory_for_gradients(
     long_model: LoadedModel, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +291,7 @@ def test_the_command_writes_a_range_of_tokens(
         (("--layers", "9", "--token-range", "0-9"), "layer 9 does not exist"),
         (("--layers", "a"), "--layers is 'a'"),
         ((), "attention between all tokens on 3000 tokens needs"),
+        (("--token-range", "0-2899"), "attention in a range of 2900 tokens on 3000 tokens needs"),
     ],
 )
 def test_refused_ranges(
@@ -274,12 +305,39 @@ def test_refused_ranges(
     assert (code, printed) == (2, "") and reason in err and err.count("\n") == 1 and not out.exists()
 
 
+def test_the_second_text_of_a_comparison_needs_memory(
+    headlight: Run, long_model: LoadedModel, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short text compared with a long one is refused as the long one alone is."""
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1 << 28)
+    out = tmp_path / "maps.npz"
+    given = ("attention", "A word.", "--against", text, "--model", long_model.name, "--device", "cpu", "--out", out)
+    code, printed, err = headlight(*given)
+    assert (code, printed) == (2, "") and "attention between all tokens on 3000 tokens needs" in err
+
+
 def test_a_prediction_of_a_long_text_has_no_whole_map(
     headlight: Run, long_model: LoadedModel, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`headlight predict` reads the whole text."""
     code, printed, _ = headlight("predict", f"{text} [MASK]", "--model", long_model.name, "--top-k", 1)
     assert code == 0 and printed
+
+
+def test_a_default_target_of_a_long_text_needs_no_whole_map(
+    headlight: Run, long_model: LoadedModel, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`headlight direct` without a target reads the whole text for its top guess, and keeps nearly no maps."""
+    runs: list[ModelRun] = []
+
+    def recorded(*args: Any, **kwargs: Any) -> ModelRun:
+        runs.append(capture(*args, **kwargs))
+        return runs[-1]
+
+    monkeypatch.setattr(bert_core, "capture", recorded)
+    given = ("direct", f"[MASK] {text[:3000]}", "--model", long_model.name, "--device", "cpu")
+    assert headlight(*given)[0] == 0
+    assert [run.attention.shape[-1] for run in runs] == [1]
 
 
 def test_every_page_about_a_text_is_tested_here() -> None:

@@ -225,6 +225,8 @@ def test_the_curve_has_the_score_of_the_model_at_its_distance(
         farthest = length - 1 if layer == GLOBAL else 4
         assert distances.tolist() == list(range(-farthest, farthest + 1))
         assert_near(scores[distances == key - query][0], vectors.scores[query, key], of=float(abs(scores).max()))
+    short = head_vectors(loaded, loaded.tokenizer.encode("A"), layer, 1)
+    assert scores_at_distances(short, 0, 1)[0].max() == len(short.keys) - 1 < 4
     figure = score_by_distance(distances, scores, 2, title="score")
     assert figure.layout.shapes[0].x0 == 2 and figure.data[1].x == (2,)
     with pytest.raises(ValueError, match="distance 99 is not one of"):

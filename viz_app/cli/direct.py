@@ -98,7 +98,7 @@ def direct(
         positions = shared.parse_token(encoding, query, "--from"), shared.parse_token(encoding, key, "--to")
         contributions = bert_core.direct_score(loaded, encoding, receiver, *positions, side=side)
         labels = [f"{encoding.labels[position]} ({position})" for position in positions]
-        heading = f"score of L{receiver[0]} H{receiver[1]} from {labels[0]} to {labels[1]}, by components of the {side}"
+        heading = f"L{receiver[0]} H{receiver[1]} from {labels[0]} to {labels[1]}, by components of the {side}"
     else:
         model_target, encoding = _target(loaded, encoding, original, word, contrast, target)
         contributions = bert_core.direct_logit(loaded, encoding, model_target)
@@ -117,7 +117,6 @@ def _target(
     target: str | None,
 ) -> tuple[Target, Encoding]:
     """Return the target of the options, by default the first that a task head suggests, and the encoded text."""
-    import bert_core
     from bert_core.run.target_grammar import CONTRAST_SEPARATOR, parse_target, target_forms
 
     if word is not None or target is not None:
@@ -125,7 +124,7 @@ def _target(
         label = "--word" if target is None else "--target"
         parsed = parse_target(loaded, encoding, target_text, original=original, label=label)
         return parsed.target, parsed.encoding
-    suggested = shared.suggested_target(loaded, bert_core.capture(loaded, encoding, top_k=1), original)
+    suggested = shared.suggested_target(loaded, shared.capture_predictions(loaded, encoding, 1), original)
     if suggested is None:
         raise Refused(f"there is nothing to explain: put a [MASK] into the text, or give --target, one of "
                       f"{', '.join(target_forms(loaded))}")  # fmt: skip

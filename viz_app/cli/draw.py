@@ -162,9 +162,9 @@ def attention(
         model_target, encoding = _target(loaded, encoding, target)
     map_range = _token_range(token_range, len(encoding)) if token_range else None
     map_layers = shared.parse_numbers(layers, "--layers", "layers", "0,5") if layers else None
-    if map_range is None:
-        share = 1.0 if map_layers is None else len(map_layers) / loaded.config.num_hidden_layers
-        shared.check_maps(loaded, encoding, share, gradients=model_target is not None)
+    share = 1.0 if map_layers is None else len(map_layers) / loaded.config.num_hidden_layers
+    map_tokens = None if map_range is None else map_range[1] - map_range[0]
+    shared.check_maps(loaded, encoding, share, gradients=model_target is not None, map_tokens=map_tokens)
     run = bert_core.capture(
         loaded, encoding, target=model_target, norms=quantity == "brought", layers=map_layers, token_range=map_range
     )
@@ -218,11 +218,10 @@ def _second_run(loaded: LoadedModel, texts: tuple[str, str | None], disabled: st
     import bert_core
     from bert_core.run.inputs import head_mask_without
 
-    config = loaded.config
+    config, encoding = loaded.config, shared.encode(loaded, *texts)
     heads = shared.parse_heads(disabled, config.num_attention_heads, "--without-heads") if disabled else ()
-    return bert_core.capture(
-        loaded, shared.encode(loaded, *texts), head_mask=head_mask_without(config, heads), norms=norms
-    )
+    shared.check_maps(loaded, encoding)
+    return bert_core.capture(loaded, encoding, head_mask=head_mask_without(config, heads), norms=norms)
 
 
 def _side_names(text_differs: bool, model_differs: bool, heads_differ: bool) -> tuple[str, str]:

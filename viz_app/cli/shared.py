@@ -181,25 +181,39 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     return encoding
 
 
-def check_maps(loaded: LoadedModel, encoding: Encoding, layers: float = 1.0, *, gradients: bool = False) -> None:
-    """Raise Refused if the memory has no room for the maps between all tokens of a text.
+def check_maps(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    layers: float = 1.0,
+    *,
+    gradients: bool = False,
+    map_tokens: int | None = None,
+) -> None:
+    """Raise Refused if the memory has no room for the maps between tokens of a text.
 
-    layers: share of the layers whose maps are kept. gradients: whether those of a target are kept too.
+    layers: share of the layers whose maps are kept. gradients: whether those of a target are kept too. map_tokens:
+    number of tokens in the range whose maps are kept; None: all.
     """
     from bert_core.run.memory import capture_bytes, check_memory
 
     tokens = len(encoding)
-    needed_bytes = int(layers * capture_bytes(loaded, tokens, gradients=gradients))
-    check_memory(loaded, "attention between all tokens", tokens, needed_bytes, "headlight attention --token-range")
+    without_maps, needed = (
+        capture_bytes(loaded, tokens, gradients=gradients, map_tokens=count) for count in (1, map_tokens)
+    )
+    needed_bytes = int(without_maps + layers * (needed - without_maps))
+    if map_tokens is None:
+        method, cheaper = "attention between all tokens", "headlight attention --token-range"
+    else:
+        method, cheaper = f"attention in a range of {map_tokens} tokens", "a smaller --token-range"
+    check_memory(loaded, method, tokens, needed_bytes, cheaper)
 
 
 def capture_predictions(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
     """Return the run of a text for its predictions, as `bert_core.capture`; that of a long text has nearly no maps."""
     import bert_core
-    from viz_app.maps import WHOLE_TOKENS
+    from viz_app.maps import prediction_range
 
-    token_range = (0, 1) if len(encoding) > WHOLE_TOKENS else None
-    return bert_core.capture(loaded, encoding, top_k=top_k, token_range=token_range)
+    return bert_core.capture(loaded, encoding, top_k=top_k, token_range=prediction_range(encoding))
 
 
 def mark_unknown_as_reported() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.export.markup import render
-from viz_app.maps import ShownMaps
+from viz_app.maps import ShownMaps, check_all_layers
 
 View = Literal["head", "model", "neuron"]
 VIEWS: tuple[View, ...] = get_args(View)
@@ -81,9 +81,9 @@ def bertviz_page(
     layers: the layers of the head or model view; None for all. The neuron view always has all layers.
     vectors: for the neuron view, the query and key vectors of the heads on the same text (`all_head_vectors`).
     Values that are not numbers and heads that do not exist are drawn as zero, because BertViz has no sign for them.
-    Raises Refused for values other than attention, for queries that differ from the keys, for layers that do not exist,
-    for vectors that are missing or include relative positions, and for pages that a browser cannot open, with what
-    would fit. Raises ModuleNotFoundError if BertViz is not installed.
+    Raises Refused for values other than attention, for maps of some layers, for queries that differ from the keys, for
+    layers that do not exist, for vectors that are missing or include relative positions, and for pages that a browser
+    cannot open, with what would fit. Raises ModuleNotFoundError if BertViz is not installed.
     """
     if kind not in VIEWS:
         raise Refused(f"the view {kind!r} is unknown: BertViz has the views {', '.join(VIEWS)}")
@@ -91,6 +91,7 @@ def bertviz_page(
         raise Refused(f"BertViz draws attention only: {maps.unit} is no share from 0 to 1")
     if maps.queries != maps.keys:
         raise Refused("BertViz draws whole maps: choose the whole text, not one part of it")
+    check_all_layers(maps.layers, "BertViz's page")
     layer_indices = list(range(len(maps.values))) if layers is None else sorted(set(layers))
     if not layer_indices:
         raise Refused("there is no layer to draw: choose at least one")

@@ -30,7 +30,7 @@ from viz_app.export.markup import Theme, render, variables
 from viz_app.export.packing import MAX_EXACT_VALUES, packed_layer
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, pale_thumbnails
-from viz_app.maps import MapView, ShownMaps, curve_limit, renormalised_attention
+from viz_app.maps import MapView, ShownMaps, check_all_layers, curve_limit, renormalised_attention
 
 # Name -> an order of the heads of each layer, and an order of the layers or None.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
@@ -95,8 +95,10 @@ def attention_page(run: ModelRun, view: MapView | None = None, **options: Unpack
 
     If the view combines several heads, the page also has that map. The values of a short text are exact; those of a
     long one have one byte each, or are factored if they are gradients, and the page states the precision.
-    Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
+    Raises Refused for a run with some layers, a head that does not exist, a part that the text does not have, or an
+    unknown theme.
     """
+    check_all_layers(run.layers, "the page")
     view = view or MapView()
     combined = None if view.combination is None else view.maps(run)
     sheet = _run_sheet(run, replace(view, combination=None), combined=combined, positions=view.positions)
@@ -107,8 +109,10 @@ def attention_page(run: ModelRun, view: MapView | None = None, **options: Unpack
 def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, **options: Unpack[PageOptions]) -> str:
     """Return the page of a run, opened at the neuron view of one query of a head, whose vectors are exact.
 
-    Raises Refused for a query that does not exist or an unknown theme, and ValueError for vectors of another text.
+    Raises Refused for a run with some layers, a query that does not exist or an unknown theme, and ValueError
+    for vectors of another text.
     """
+    check_all_layers(run.layers, "the page")
     vectors.products(query)
     if vectors.encoding.input_ids != run.encoding.input_ids:
         raise ValueError("the vectors are of another text than the maps")
@@ -158,8 +162,9 @@ def change_page(comparison: Comparison, view: MapView | None = None, **options: 
 def maps_page(maps: ShownMaps, view: MapView | None = None, **options: Unpack[PageOptions]) -> str:
     """Return a page with maps of any origin, such as those of a decoder's cross-attention; see `maps_across`.
 
-    Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
+    Raises Refused for maps of some layers, a head that does not exist, choices that need a run, or an unknown theme.
     """
+    check_all_layers(maps.layers, "the page")
     view = view or MapView()
     view.check_whole("a page of maps from elsewhere")
     maps.check(view.layer, view.heads)

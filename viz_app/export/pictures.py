@@ -107,7 +107,7 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
         length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True
     )
     colour_scale.outline.set_visible(False)
-    state = ", switched off" if (layer, head) in maps.off else ""
+    state = ", switched off" if maps.is_off(layer, head) else ""
     title = f"{one_line(maps.title(layer, head), LONGEST_TITLE)}: {maps.unit}{state}"
     axes.set_title(title, loc="left", fontsize=11, color=colours.text, pad=30)
     return figure
@@ -159,7 +159,7 @@ def curves_picture(
     for head, edges in zip(heads, edges_of_heads, strict=True):
         style = _dash(head, heads) if len(edges) < 1500 else "-"
         colour = None if maps.signed else _head_colour(maps, head)
-        opacity = 0.35 if (layer, head) in maps.off else 1
+        opacity = 0.35 if maps.is_off(layer, head) else 1
         _draw_curves(axes, _limit_edges(edges, max_count), largest, colour, style, opacity)
     scope = f"strongest {kept_share:.0%} of each row"
     if any(selected):
@@ -192,7 +192,7 @@ def grid_picture(maps: ShownMaps) -> Figure:
         for head in range(heads):
             left, right, bottom, top = head + 0.05, head + 0.95, layer + 0.95, layer + 0.05
             if head not in pruned:
-                opacity = 0.35 if (layer, head) in maps.off else 1
+                opacity = 0.35 if maps.is_off(layer, head) else 1
                 axes.imshow(small[layer, head], extent=(left, right, bottom, top), alpha=opacity, **image)
                 if possible is not None:
                     axes.add_collection(_hatching(possible[layer], (left, top), right - left, linewidth=0.3, lines=16))
@@ -200,7 +200,7 @@ def grid_picture(maps: ShownMaps) -> Figure:
             axes.add_collection(PathCollection([outline], linestyles=":" if head in pruned else "-", **frame))
     axes.set(xlim=(0, heads), ylim=(layers, 0))
     axes.set_xticks(np.arange(heads) + 0.5, labels=[f"H{head}" for head in range(heads)])
-    axes.set_yticks(np.arange(layers) + 0.5, labels=[f"L{layer}" for layer in range(layers)])
+    axes.set_yticks(np.arange(layers) + 0.5, labels=[f"L{maps.layer_number(layer)}" for layer in range(layers)])
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=8, colors=colours.faint)
     scale = f"all on one scale that ends at {'±' if maps.signed else ''}{two_digits(limit)}"
@@ -395,7 +395,7 @@ def _write_headings(figure: Figure, axes: Axes, maps: ShownMaps, layer: int, hea
     for x, side, text in ((0.0, "right", "query (from)"), (1.0, "left", "key (to)")):
         offset = (2 if side == "left" else -2, 5)
         axes.annotate(text, (x, 1), offset, ha=side, va="bottom", color=colours.faint, **style)
-    names = [maps.title(layer, head) + (" (off)" if (layer, head) in maps.off else "") for head in heads]
+    names = [maps.title(layer, head) + (" (off)" if maps.is_off(layer, head) else "") for head in heads]
     if maps.signed:
         signs = ((1, "above zero"), (-1, "below zero"))
         handles = [Line2D([], [], color=_sign_colour(sign), label=text) for sign, text in signs]

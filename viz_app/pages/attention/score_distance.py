@@ -64,7 +64,9 @@ def scores_at_distances(vectors: HeadVectors, query: int, key: int) -> tuple[np.
     vectors: of a model with rotary positions. Both arrays are (distance,).
     """
     assert vectors.rotary_base is not None
-    farthest = len(vectors.keys) - 1 if vectors.window is None else vectors.window
+    farthest = len(vectors.keys) - 1
+    if vectors.window is not None:
+        farthest = min(vectors.window, farthest)
     distances = np.arange(-farthest, farthest + 1)
     first, second = (
         rotate_by_position(vector[None], np.array([-position]), vectors.rotary_base)[0]

@@ -18,12 +18,13 @@ from bert_core.refused import Refused
 from bert_core.run import costs
 from bert_core.run.capture import capture
 from bert_core.run.losses import masked_examples
-from bert_core.run.memory import gradient_bytes
+from bert_core.run.memory import capture_bytes, gradient_bytes
 from bert_core.run.plans import RANDOM_ORDERS, REESTIMATION_SHARE, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.access import is_local_server
+from viz_app.maps import prediction_range
 from viz_app.shell.change import reference_encodings
 from viz_app.shell.controls import Upload
 from viz_app.shell.selection import KEPT_PREDICTIONS, Selection
@@ -135,11 +136,20 @@ def score_pruned(experiment: Experiment, removed: tuple[Part, ...], report: Prog
     return costs.score(smaller, experiment.batches, report=report)
 
 
-@work("{experiment}: forward pass after pruning", seconds=lambda experiment, *_: experiment.selection.seconds())
+def _run_memory(experiment: Experiment, removed: tuple[Part, ...], encoding: Encoding) -> int:
+    map_tokens = None if prediction_range(encoding) is None else 1
+    return capture_bytes(experiment.loaded, len(encoding), map_tokens=map_tokens)
+
+
+@work(
+    "{experiment}: forward pass after pruning",
+    seconds=lambda experiment, *_: experiment.selection.seconds(),
+    memory=_run_memory,
+)
 def run_pruned(experiment: Experiment, removed: tuple[Part, ...], encoding: Encoding) -> ModelRun:
-    """Return the record of a text after some parts were pruned."""
+    """Return the record of a text after some parts were pruned, of a long one with nearly no maps."""
     smaller = prune_parts(experiment.loaded, experiment.part_kind, removed)
-    return capture(smaller, encoding, top_k=KEPT_PREDICTIONS)
+    return capture(smaller, encoding, top_k=KEPT_PREDICTIONS, token_range=prediction_range(encoding))
 
 
 @work("{experiment} with the gradient of the loss at every head", seconds=_passes(3), memory=_memory)

@@ -19,7 +19,7 @@ from viz_app.figures.style import cell_number, sized, two_digits
 from viz_app.figures.why import direct_map
 from viz_app.pages.why import TEXTS, score_side
 from viz_app.shell import frame
-from viz_app.shell.head_search import current_edge, select_edge
+from viz_app.shell.head_search import current_edge, edge_weights, select_edge
 from viz_app.shell.heads import selected_head, set_head
 from viz_app.shell.markdown import error_sentence, escape_markdown, with_help
 from viz_app.shell.notices import selection_without_patches
@@ -91,7 +91,7 @@ def _draw_score(selection: Selection, head: Head) -> None:
         st.info(with_help(error_sentence(error)), icon=":material/info:")
         return
     query, key = (escape_markdown(selection.encoding.labels[position]) for position in edge)
-    attention = two_digits(float(selection.run().attention[(*head, *edge)]))
+    attention = two_digits(float(edge_weights(selection, edge)[head]))
     st.markdown(TEXTS["components.weight"].format(query=query, key=key, weight=attention) + " " + _sum(direct))
     _draw_components(direct, "direct_score", head)
     write_note(TEXTS["components.score_reading"].format(side=score_side.value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -62,11 +63,9 @@ class RotaryPositions(nn.Module):
         if vectors.shape[1] > self.max_positions:
             raise Refused(f"the sequence has {vectors.shape[1]} tokens: this model takes at most {self.max_positions}")
         if positions is None:
-            positions = torch.arange(vectors.shape[1], device=vectors.device)[None]
-        # In single precision, like the implementations that models were trained with.
-        exponents = torch.arange(0, self.head_size, 2, device=vectors.device).float() / self.head_size
-        angles = positions[..., None].float() * (1.0 / self.base**exponents)
-        cos, sin = (part.to(vectors.dtype)[:, :, None] for part in (angles.cos(), angles.sin()))
+            cos, sin = _cached_rotation(self.base, self.head_size, vectors.shape[1], vectors.device, vectors.dtype)
+        else:
+            cos, sin = rotation_factors(self.base, self.head_size, positions, vectors.dtype)
         by_head = vectors.view(*vectors.shape[:2], -1, self.head_size)
         first, second = by_head.chunk(2, dim=-1)  # (batch, seq, head, size / 2)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(2)
@@ -75,6 +74,40 @@ class RotaryPositions(nn.Module):
         """Rotate the vectors (batch, head, seq, head size) of some heads at the positions 0, 1, 2, ..."""
         rotated: Tensor = self(vectors.transpose(1, 2).flatten(2))
         return rotated.view(*rotated.shape[:2], -1, self.head_size).transpose(1, 2)
+
+
+def rotation_factors(base: float, head_size: int, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines of the angles of positions (batch, seq), (batch, seq, 1, head size / 2) each."""
+    # In single precision, like the implementations that models were trained with.
+    exponents = torch.arange(0, head_size, 2, device=positions.device).float() / head_size
+    angles = positions[..., None].float() * (1.0 / base**exponents)
+    return angles.cos().to(dtype)[:, :, None], angles.sin().to(dtype)[:, :, None]
+
+
+@lru_cache(maxsize=16)
+def _cached_rotation(
+    base: float, head_size: int, length: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return `rotation_factors` of the positions of a whole text, which all layers with one base share."""
+    with torch.inference_mode(False):  # a cached tensor may be used in a later pass with gradients
+        return rotation_factors(base, head_size, torch.arange(length, device=device)[None], dtype)
+
+
+def window_scores(window: int, queries: int, keys: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return what is added to the scores of a local layer, (1, 1, query, key): -inf for a key outside the window."""
+    with torch.inference_mode(False):
+        far_keys = _far_keys(window, queries, keys, device)
+        return torch.zeros_like(far_keys, dtype=dtype).masked_fill_(far_keys, -math.inf)
+
+
+_cached_window_scores = lru_cache(maxsize=4)(window_scores)  # of short texts, which all local layers share
+CACHED_WINDOW_KEYS = 1024
+
+
+def _far_keys(window: int, queries: int, keys: int, device: torch.device) -> Tensor:
+    """Return which keys are outside the window of each query, boolean (1, 1, query, key)."""
+    positions = torch.arange(keys, device=device)
+    return ((positions[keys - queries :, None] - positions).abs() > window)[None, None]
 
 
 class BertSelfAttention(nn.Module):
@@ -232,11 +265,10 @@ class BertSelfAttention(nn.Module):
             and self.window is not None and keys > 4 * block_size(self.window)
             and (bias is None or bias.shape[-2] == 1)
         )  # fmt: skip
-        if not in_blocks:
-            far_keys = self.outside_window(queries, keys)
-            if far_keys is not None:
-                window_scores = torch.zeros_like(far_keys, dtype=query_layer.dtype).masked_fill_(far_keys, -math.inf)
-                bias = window_scores if bias is None else bias + window_scores
+        if not in_blocks and self.window is not None and keys - 1 > self.window:
+            scores_of_window = _cached_window_scores if keys <= CACHED_WINDOW_KEYS else window_scores
+            far_scores = scores_of_window(self.window, queries, keys, query_layer.device, query_layer.dtype)
+            bias = far_scores if bias is None else bias + far_scores
         if query_positions is not None and bias is not None and bias.shape[-2] > 1:
             bias = gather_positions(bias.expand(max(len(bias), len(query_positions)), -1, -1, -1), query_positions)
         if self.distances is not None:
@@ -377,8 +409,7 @@ class BertSelfAttention(nn.Module):
         """
         if self.window is None or keys - 1 <= self.window:
             return None
-        positions = torch.arange(keys, device=self.key.weight.device)
-        return ((positions[keys - queries :, None] - positions).abs() > self.window)[None, None]
+        return _far_keys(self.window, queries, keys, self.key.weight.device)
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""

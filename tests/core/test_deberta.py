@@ -36,6 +36,7 @@ from bert_core.run.walk import walk
 from tests.distances import PRECISIONS, assert_every_form_agrees, assert_numpy_agrees
 from tests.families import reference_of, save_family, save_published_deberta
 from tests.near import assert_near
+from tests.parity import results
 
 TABLE = "deberta.encoder.rel_embeddings.weight"
 NORM = "deberta.encoder.LayerNorm.weight"
@@ -101,33 +102,10 @@ def ids_of(config: bert_core.BertConfig, batch: int, length: int) -> Tensor:
     return ids
 
 
-def results(model: Any, inputs: dict[str, Tensor], ours: bool) -> dict[str, Tensor]:
-    """States, maps, logits, and the gradient of one log-probability for every map and every parameter, by name."""
-    model.zero_grad()
-    tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
-    middle = tokens.long().argmax(1) + tokens.sum(1) // 2
-    with record() as recording:
-        outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-        maps = outputs.attentions
-        for map_ in maps:
-            map_.retain_grad()
-        outputs.logits[torch.arange(len(tokens)), middle].log_softmax(-1)[:, 7].sum().backward()
-    gradients = [recording.gradients[layer] for layer in range(len(maps))] if ours else [map_.grad for map_ in maps]
-    found = {"logits": outputs.logits[tokens]}
-    for name, tensors in (("state", outputs.hidden_states), ("map", maps), ("gradient", gradients)):
-        if name != "state":
-            tensors = [(tensor * tokens[:, None, None]).transpose(1, 2) for tensor in tensors]
-        of_tokens = [tensor[tokens] for tensor in tensors]
-        found |= {f"{name} {number}": tensor for number, tensor in enumerate(of_tokens)}
-    own = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    own = DEBERTA_V2.from_bert_names(own) if ours else own
-    return {name: tensor.detach() for name, tensor in {**found, **own}.items()}
-
-
 def assert_parity(folder: Path, inputs: dict[str, Tensor], dtype: torch.dtype, within: float) -> dict[str, Tensor]:
     """Everything agrees; returns ours. Gradients of parameters are compared with the largest of them."""
-    found = results(BertForMaskedLM.from_pretrained(folder).requires_grad_(True).to(dtype), inputs, ours=True)
-    expected = results(reference_of("deberta-v2", folder).to(dtype), inputs, ours=False)
+    found = results(BertForMaskedLM.from_pretrained(folder).requires_grad_(True).to(dtype), inputs, DEBERTA_V2)
+    expected = results(reference_of("deberta-v2", folder).to(dtype), inputs)
     assert found.keys() == expected.keys()
     largest = max(float(tensor.abs().max()) for name, tensor in expected.items() if name.endswith((".weight", ".bias")))
     for name, tensor in expected.items():

@@ -27,6 +27,7 @@ from bert_core.run.lens import layer_states, logit_lens
 from bert_core.run.vectors import head_vectors
 from tests.families import save_family, save_tokenizer
 from tests.near import assert_near
+from tests.parity import results
 
 PRECISIONS = [(torch.float32, 1e-5), (torch.float64, 1e-10)]
 # The window of the published models ends at a distance of 64.
@@ -100,32 +101,10 @@ def ids_of(batch: int, length: int) -> Tensor:
     return torch.randint(5, SIZES["vocab_size"], (batch, length), generator=draw)
 
 
-def results(model: Any, inputs: dict[str, Tensor], ours: bool) -> dict[str, Tensor]:
-    """States, maps, logits, and the gradient of one log-probability for every map and every parameter, by name."""
-    model.zero_grad()
-    tokens = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
-    middle = tokens.long().argmax(1) + tokens.sum(1) // 2
-    with record() as recording:
-        outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-        maps = outputs.attentions
-        for map_ in maps:
-            map_.retain_grad()
-        outputs.logits[torch.arange(len(tokens)), middle].log_softmax(-1)[:, 7].sum().backward()
-    gradients = [recording.gradients[layer] for layer in range(len(maps))] if ours else [map_.grad for map_ in maps]
-    found = {"logits": outputs.logits[tokens]}
-    for name, tensors in (("state", outputs.hidden_states), ("map", maps), ("gradient", gradients)):
-        if name != "state":
-            tensors = [(tensor * tokens[:, None, None]).transpose(1, 2) for tensor in tensors]
-        found |= {f"{name} {number}": tensor[tokens] for number, tensor in enumerate(tensors)}
-    own = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    own = MODERNBERT.from_bert_names(own, torch.cat) if ours else own
-    return {name: tensor.detach() for name, tensor in {**found, **own}.items()}
-
-
 def assert_parity(folder: Path, inputs: dict[str, Tensor], dtype: torch.dtype, within: float) -> dict[str, Tensor]:
     """Everything agrees; returns ours. Gradients are compared with the largest of their kind."""
-    found = results(BertForMaskedLM.from_pretrained(folder).requires_grad_(True).to(dtype), inputs, ours=True)
-    expected = results(reference(folder).to(dtype), inputs, ours=False)
+    found = results(BertForMaskedLM.from_pretrained(folder).requires_grad_(True).to(dtype), inputs, MODERNBERT)
+    expected = results(reference(folder).to(dtype), inputs)
     assert found.keys() == expected.keys()
     kinds = {
         name: next((kind for kind in ("gradient", ".weight", ".bias") if kind in name), name).replace("bias", "weight")

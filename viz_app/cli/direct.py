@@ -25,18 +25,8 @@ SCORE = "Attention score"
 
 def direct(
     text: Annotated[str, typer.Argument(help="The text, with [MASK] or --mask.")],
-    word: Annotated[
-        str | None, option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.", group="Target")
-    ] = None,
-    contrast: Annotated[
-        str | None,
-        option(
-            "Contrast: the target is the logit of --word minus that of this word.",
-            "--against",
-            group="Target",
-            metavar="WORD",
-        ),
-    ] = None,
+    word: shared.TargetWord = None,
+    contrast: shared.ContrastWord = None,
     target: Annotated[
         str | None,
         option(f"Target, instead of --word: {shared.TARGET_FORMS}. Default: the top guess.", group="Target"),

@@ -35,18 +35,8 @@ def patch(
             help="The source of the activations; words are aligned if the lengths differ.", metavar="SOURCE"
         ),
     ] = None,
-    word: Annotated[
-        str | None, option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.", group="Target")
-    ] = None,
-    contrast: Annotated[
-        str | None,
-        option(
-            "Contrast: the target is the logit of --word minus that of this word.",
-            "--against",
-            group="Target",
-            metavar="WORD",
-        ),
-    ] = None,
+    word: shared.TargetWord = None,
+    contrast: shared.ContrastWord = None,
     target: Annotated[
         str | None,
         option(f"Target, instead of --word: {shared.TARGET_FORMS}, or loss (all words of --mask).", group="Target"),

@@ -104,6 +104,19 @@ TextFile = Annotated[
 TextColumn = Annotated[str | None, column("The column of the texts in a table.", "--text")]
 PairColumn = Annotated[str | None, column("The column of second texts.", "--pair")]
 QuestionName = Annotated[str | None, option(f"Use another task head: {_QUESTION_NAMES}.", "--ask", metavar="KIND")]
+TargetWord = Annotated[
+    str | None,
+    option("Target: a word at the [MASK]; with several masks, such as 'door at 4'.", "--word", group="Target"),
+]
+ContrastWord = Annotated[
+    str | None,
+    option(
+        "Contrast: the target is the logit of --word minus that of this word.",
+        "--against",
+        group="Target",
+        metavar="WORD",
+    ),
+]
 Engine = Annotated[str, option("local, or ray for a Ray cluster.", group=RUN)]
 Overwrite = Annotated[bool, option("Overwrite a result of other settings or another file.", "--overwrite", group=RUN)]
 

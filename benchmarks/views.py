@@ -111,7 +111,7 @@ def tiled_run(tokens: int, *, gradients: bool = False, off: int | None = None) -
     run = capture(loaded, encoding, target=target, head_mask=gates, positions=())
     names = ("attention", "head_mask", "gradient", "gate_gradient")
     repeated = {name: np.concatenate([part] * 2) for name in names if (part := getattr(run, name)) is not None}
-    return dataclasses.replace(run, **repeated), text[: encoding.offsets[-2][1]]
+    return dataclasses.replace(run, **repeated, windows=run.windows * 2), text[: encoding.offsets[-2][1]]
 
 
 # ---------------------------------------------------------------------------- theirs

@@ -96,7 +96,7 @@ def _cached_rotation(
 def window_scores(window: int, queries: int, keys: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return what is added to the scores of a local layer, (1, 1, query, key): -inf for a key outside the window."""
     with torch.inference_mode(False):
-        far_keys = _far_keys(window, queries, keys, device)
+        far_keys = _far_keys(window, range(keys - queries, keys), keys, device)
         return torch.zeros_like(far_keys, dtype=dtype).masked_fill_(far_keys, -math.inf)
 
 
@@ -104,10 +104,10 @@ _cached_window_scores = lru_cache(maxsize=4)(window_scores)  # of short texts, w
 CACHED_WINDOW_KEYS = 1024
 
 
-def _far_keys(window: int, queries: int, keys: int, device: torch.device) -> Tensor:
-    """Return which keys are outside the window of each query, boolean (1, 1, query, key)."""
+def _far_keys(window: int, queries: range, keys: int, device: torch.device) -> Tensor:
+    """Return which keys are outside the window of each query, boolean (1, 1, query, key). queries: their positions."""
     positions = torch.arange(keys, device=device)
-    return ((positions[keys - queries :, None] - positions).abs() > window)[None, None]
+    return ((positions[queries.start : queries.stop, None] - positions).abs() > window)[None, None]
 
 
 class BertSelfAttention(nn.Module):
@@ -338,9 +338,10 @@ class BertSelfAttention(nn.Module):
             scores = queries[:, :, rows] * self.score_scale @ keys.transpose(-1, -2)  # (batch, head, row, key)
             if bias is not None:
                 scores = scores + (bias[..., rows, :] if bias.shape[-2] > 1 else bias)
-            far_keys = self.outside_window(queries.shape[2], keys.shape[2])
-            if far_keys is not None:
-                scores = scores.masked_fill_(far_keys[..., rows, :], -math.inf)
+            if self.window is not None:  # only for these rows: those of all queries of a long text take much memory
+                first = keys.shape[2] - queries.shape[2]
+                positions = range(first + token_range[0], first + token_range[1])
+                scores.masked_fill_(_far_keys(self.window, positions, keys.shape[2], scores.device), -math.inf)
             watcher.save_attention_map(scores.softmax(-1)[..., rows].clone())
         if context.requires_grad:
             block_values = values[:, :, rows].detach()
@@ -409,7 +410,7 @@ class BertSelfAttention(nn.Module):
         """
         if self.window is None or keys - 1 <= self.window:
             return None
-        return _far_keys(self.window, queries, keys, self.key.weight.device)
+        return _far_keys(self.window, range(keys - queries, keys), keys, self.key.weight.device)
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """Compute the keys and values (batch, head, key, head size) of states (batch, key, width)."""

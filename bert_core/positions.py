@@ -412,11 +412,6 @@ class PositionScheme:
     has_table: bool = True
     rotation: Rotary | None = None
 
-    def limits_distances(self, layers: int, tokens: int) -> bool:
-        """Return whether some tokens of a text are outside the window of each other in one of the layers."""
-        windows = [] if self.rotation is None else map(self.rotation.window, range(layers))
-        return any(window is not None and window < tokens - 1 for window in windows)
-
     def configured(self, settings: Mapping[str, Any]) -> PositionScheme:
         """Return the scheme with the settings of a configuration file. Raises Refused for one that is not supported."""
         return dataclasses.replace(

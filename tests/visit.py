@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from viz_app.figures.columns import figure_columns
 from viz_app.shell.downloads import OPEN_KEY
+from viz_app.shell.view import VIEW, View
 
 ENTRY = str(Path(__file__).parents[1] / "streamlit_app.py")
 
@@ -66,3 +69,9 @@ def exported_files(app: AppTest) -> list[str]:
     labels = [button.label for button in settled(app.run()).get("download_button")]
     assert not app.exception
     return [label for label in labels if label != "CSV"]
+
+
+def columns_of(app: AppTest, key: str) -> dict[str, list[Any]]:
+    """The numbers of a figure of the page, as Export gives them."""
+    view: View = app.session_state[VIEW]
+    return figure_columns(view.figures[key].figure)

@@ -26,7 +26,7 @@ from bert_core.run.walk import walk
 from bert_core.tokenizer import Encoding
 from tests.families import save_family
 from tests.near import assert_near
-from tests.visit import ENTRY, at, key_of, settled, words
+from tests.visit import ENTRY, at, columns_of, key_of, settled, words
 from viz_app.export import page
 from viz_app.export.bertviz import bertviz_page
 from viz_app.export.neurons import neuron_columns
@@ -39,7 +39,7 @@ from viz_app.pages.attention.score_distance import scores_at_distances
 from viz_app.pages.inside.designs import ALL_STAGES, stages_of
 from viz_app.pages.inside.stages import _IN_FORMULA, PRE_NORM_SYMBOLS, STAGES, StageInput, legend, tex
 from viz_app.shell import downloads, models
-from viz_app.shell.view import VIEW, View
+from viz_app.shell.view import VIEW
 
 TEXT = "The old man walked along the river with his dog."
 GLOBAL, LOCAL, LAST = 0, 1, 2
@@ -78,12 +78,6 @@ def opened(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         return app
 
     return start
-
-
-def columns_of(app: AppTest, key: str) -> dict[str, list[Any]]:
-    """The numbers of a figure of the page, as Export gives them."""
-    view: View = app.session_state[VIEW]
-    return figure_columns(view.figures[key].figure)
 
 
 def view_of(loaded: LoadedModel, encoding: Encoding, layer: int, position: int = 5, **changes: Any) -> StageInput:

@@ -21,10 +21,9 @@ from tests.app.test_export import headlight
 from tests.core.test_walk import another
 from tests.families import reference_of, save_family
 from tests.near import assert_near
-from tests.visit import ENTRY, at, settled, words
+from tests.visit import ENTRY, at, columns_of, settled, words
 from viz_app.export import FILE_KINDS
 from viz_app.export.files import TermFiles, file_of
-from viz_app.figures.columns import figure_columns
 from viz_app.figures.score_terms import MAX_KEYS, TOP_KEYS, drawn_keys, term_bars, term_map
 from viz_app.figures.style import Look, use_look
 from viz_app.pages.attention.score_terms import MAX_ROWS
@@ -119,12 +118,6 @@ def opened(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         return app
 
     return start
-
-
-def columns_of(app: AppTest, key: str) -> dict[str, list[Any]]:
-    """The numbers of a figure of the page, as Export gives them."""
-    view: View = app.session_state[VIEW]
-    return figure_columns(view.figures[key].figure)
 
 
 def bars_of(app: AppTest) -> dict[str, np.ndarray]:

@@ -370,7 +370,7 @@ def _check_neuron_view(loaded: LoadedModel, size: int, tokens: int) -> None:
     """Raise Refused if BertViz cannot show how a model computes its attention, or the page is too large."""
     if loaded.config.position_scheme.distances is not None:
         raise Refused(RELATIVE_POSITIONS)
-    if loaded.config.position_scheme.limits_distances(loaded.config.num_hidden_layers, tokens):
+    if any(window is not None and window < tokens - 1 for window in loaded.config.windows):
         raise Refused(LOCAL_LAYERS)
     if any(isinstance(edit, AttentionKnockout | ActivationPatch) for edit in loaded.edits):
         raise Refused("queries and keys alone do not determine attention that is blocked or patched")

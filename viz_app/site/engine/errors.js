@@ -1,0 +1,60 @@
+// The errors of the engine. Each has its own class, also after it was sent from the worker to the page.
+
+/** Base class of the errors that the engine raises. */
+export class EngineError extends Error {
+  /** @param {string} message one sentence for the user */
+  constructor(message) {
+    super(message);
+    this.name = new.target.name;
+  }
+}
+
+/** The text, or a part of the request, is not allowed. */
+export class InvalidInputError extends EngineError {}
+/** The files of the model are not those of a model that the engine can run. */
+export class UnsupportedModelError extends EngineError {}
+/** The memory of the browser is not sufficient. */
+export class OutOfMemoryError extends EngineError {}
+/** The browser has no WebAssembly, or it is switched off. */
+export class WebAssemblyError extends EngineError {}
+/** A file was not received, or only a part of it. */
+export class DownloadError extends EngineError {}
+/** The browser cannot store the files of the model, because its storage is full or not available. */
+export class StorageError extends EngineError {}
+/** The caller cancelled the request. */
+export class CancelledError extends EngineError {}
+
+const CLASSES = [
+  InvalidInputError,
+  UnsupportedModelError,
+  OutOfMemoryError,
+  WebAssemblyError,
+  DownloadError,
+  StorageError,
+  CancelledError,
+];
+
+/**
+ * @typedef {{ name: string, message: string }} SentError an error as it is sent between the worker and the page
+ */
+
+/**
+ * Return what is sent of an error.
+ * @param {unknown} error
+ * @returns {SentError}
+ */
+export function toSent(error) {
+  return error instanceof Error
+    ? { name: error.name, message: error.message }
+    : { name: "Error", message: String(error) };
+}
+
+/**
+ * Return the error that was sent, of its own class if it is one of the engine.
+ * @param {SentError} sent
+ * @returns {Error}
+ */
+export function fromSent({ name, message }) {
+  const errorClass = CLASSES.find((candidate) => candidate.name === name);
+  return errorClass ? new errorClass(message) : new Error(message);
+}

@@ -1,0 +1,1 @@
+"""Export of a model to ONNX, with the gradients that the library computes."""

@@ -113,7 +113,9 @@ def compute_outputs(loaded: LoadedModel, inputs: GraphInputs) -> GraphOutputs:
             head_mask=head_mask,
             output_hidden_states=True,
         )
-        maps = [layer_map for layer in range(config.num_hidden_layers) if (layer_map := recording.attention[layer]).numel()]
+        maps = [
+            layer_map for layer in range(config.num_hidden_layers) if (layer_map := recording.attention[layer]).numel()
+        ]
         logits = next_logits = None
         if inputs.positions is not None:
             logits = model.cls.predictions(outputs.last_hidden_state[0, inputs.positions])
@@ -234,9 +236,9 @@ def trace_graph(loaded: LoadedModel, *, gradients: bool) -> onnx.ModelProto:
 
     # The exporter has no operator for this one.
     decompositions = torch._decomp.get_decompositions([torch.ops.aten.silu_backward])
-    module = make_fx(
-        traced, tracing_mode="symbolic", decomposition_table=decompositions, _allow_non_fake_inputs=True
-    )(*example.given.values())
+    module = make_fx(traced, tracing_mode="symbolic", decomposition_table=decompositions, _allow_non_fake_inputs=True)(
+        *example.given.values()
+    )
     most = loaded.config.max_position_embeddings
     lengths = {name: torch.export.Dim(name, min=2, max=most) for name in ("seq", "position", "term")}
     axes = {

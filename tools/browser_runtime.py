@@ -1,0 +1,33 @@
+"""Copy the pinned ONNX Runtime Web from node_modules to the package: python -m tools.browser_runtime.
+
+The WebAssembly file is stored compressed, because many hosts of static files do not compress it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "node_modules" / "onnxruntime-web" / "dist"
+TARGET = ROOT / "viz_app" / "site" / "runtime"
+MODULES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")
+WEBASSEMBLY = "ort-wasm-simd-threaded.wasm"
+COMPRESSED = f"{WEBASSEMBLY}.deflated"
+
+
+def deflated(data: bytes) -> bytes:
+    """Return data compressed with deflate, without a header, as `DecompressionStream("deflate-raw")` reads it."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9)
+    return compressor.compress(data) + compressor.flush()
+
+
+def main() -> None:
+    """Copy the files."""
+    for name in MODULES:
+        (TARGET / name).write_bytes((SOURCE / name).read_bytes())
+    (TARGET / COMPRESSED).write_bytes(deflated((SOURCE / WEBASSEMBLY).read_bytes()))
+
+
+if __name__ == "__main__":
+    main()

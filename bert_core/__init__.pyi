@@ -144,6 +144,7 @@ from .modeling.models import BertModel as BertModel
 from .modeling.models import BertPreTrainedModel as BertPreTrainedModel
 from .modeling.models import PreTrainedBertModel as PreTrainedBertModel
 from .numpy_bert import create_bert_model as create_bert_model
+from .onnx_export.export import export_onnx as export_onnx
 from .pooling import Pooling as Pooling
 from .progress import Progress as Progress
 from .pruning import pruned as pruned

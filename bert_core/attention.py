@@ -458,12 +458,14 @@ class BertSelfAttention(nn.Module):
         keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
             raise Refused(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
+        # A graph that is traced for any length has the rows of the longest text.
+        longest = keys if isinstance(keys, int) else self.max_position_embeddings
         rows, row_of_distance = (
-            torch.tensor(part, device=device) for part in used_rows(scheme, keys, self.max_position_embeddings)
+            torch.tensor(part, device=device) for part in used_rows(scheme, longest, self.max_position_embeddings)
         )
         key_positions = torch.arange(keys, device=device)
         query_positions = key_positions[None, keys - queries :] if positions is None else positions + keys - queries
-        distances = (query_positions[..., None] - key_positions)[:, None] + keys - 1  # (batch or 1, 1, query, key)
+        distances = (query_positions[..., None] - key_positions)[:, None] + longest - 1  # (batch or 1, 1, query, key)
         vectors = self._distance_vectors(rows, heads)
         return scheme.terms(query_layer, key_layer, vectors, row_of_distance[distances], _take_along)
 

@@ -76,8 +76,16 @@ def _check_supported(loaded: LoadedModel, gradients: bool) -> None:
         raise Refused(
             f"{name} has rotary positions and local attention: only models without them can be exported to ONNX"
         )
-    if not any(config.heads_of(layer) for layer in range(config.num_hidden_layers)):
-        raise Refused(f"{name} has no attention heads: at least one is needed for an export to ONNX")
+    headless = [
+        layer
+        for layer in range(config.num_hidden_layers)
+        if not config.heads_of(layer) and layer not in config.pruned_layers
+    ]
+    if headless:
+        raise Refused(
+            f"layer {headless[0]} of {name} has no attention heads left: only models with a head in each layer that is "
+            "not removed can be exported to ONNX"
+        )
     if gradients and not (loaded.has_mlm or loaded.has_nsp):
         raise Refused(
             f"{name} has neither a masked language modelling head nor a next-sentence head: it has no target for "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 import itertools
-from typing import NamedTuple
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -27,9 +30,9 @@ class GraphInputs(NamedTuple):
 
     seq: number of tokens. position: number of rows of `logits`. term: number of terms of the target.
     input_ids: (seq,) int64.
-    token_type_ids: (seq,) int64, the segments; only in a model with segments.
     attention_mask: (seq,) float32, 1 for a token that can be attended to and 0 for one that cannot.
     head_mask: (layer, head) float32, factors of the outputs of the heads: 1 on, 0 off.
+    token_type_ids: (seq,) int64, the segments; only in a model with segments.
     positions: (position,) int64, where the tokens are predicted; only with an MLM head.
     baseline_ids: (seq,) int64, the token ids from which the embeddings are interpolated.
     interpolation: () float32, from 0, the embeddings of `baseline_ids`, to 1, those of `input_ids`.
@@ -40,9 +43,9 @@ class GraphInputs(NamedTuple):
     """
 
     input_ids: Tensor
-    token_type_ids: Tensor | None
     attention_mask: Tensor
     head_mask: Tensor
+    token_type_ids: Tensor | None = None
     positions: Tensor | None = None
     baseline_ids: Tensor | None = None
     interpolation: Tensor | None = None
@@ -60,10 +63,10 @@ class GraphInputs(NamedTuple):
 class GraphOutputs(NamedTuple):
     """The outputs of a graph, in their order. An output that a model lacks is None.
 
-    logits: (position, vocab), of the MLM head at `positions`.
-    next_sentence_logits: (2,), of the NSP head; index 0 means that the second sentence follows.
     attention: (layer, head, query, key), after the softmax and before the head mask; NaN for a pruned head.
     hidden_states: (layer + 1, seq, hidden), those that enter each layer, and the final ones.
+    logits: (position, vocab), of the MLM head at `positions`.
+    next_sentence_logits: (2,), of the NSP head; index 0 means that the second sentence follows.
     embeddings: (seq, embedding), the interpolated embeddings of the tokens.
     target_value: (), the sum over the terms of weight x log-probability, plus the weighted next-sentence logits.
     attention_gradient: as `attention`, the gradient of the target value.
@@ -71,10 +74,10 @@ class GraphOutputs(NamedTuple):
     embedding_gradient: (seq, embedding).
     """
 
-    logits: Tensor | None
-    next_sentence_logits: Tensor | None
     attention: Tensor
     hidden_states: Tensor
+    logits: Tensor | None = None
+    next_sentence_logits: Tensor | None = None
     embeddings: Tensor | None = None
     target_value: Tensor | None = None
     attention_gradient: Tensor | None = None
@@ -132,10 +135,10 @@ def compute_outputs(loaded: LoadedModel, inputs: GraphInputs) -> GraphOutputs:
             value = sum(terms[1:], terms[0])
             gradients = torch.autograd.grad(value, [*maps, head_mask, embeddings])
     outputs_without_gradients = GraphOutputs(
-        logits=logits,
-        next_sentence_logits=next_logits,
         attention=_stack_maps(loaded, maps),
         hidden_states=torch.cat(outputs.hidden_states),
+        logits=logits,
+        next_sentence_logits=next_logits,
     )
     if gradients is None or value is None:
         return _detached(outputs_without_gradients)
@@ -184,7 +187,7 @@ def _stack_maps(loaded: LoadedModel, maps: list[Tensor]) -> Tensor:
 
 
 def _detached(outputs: GraphOutputs) -> GraphOutputs:
-    return GraphOutputs(*(None if tensor is None else tensor.detach() for tensor in outputs))
+    return GraphOutputs(**{name: tensor.detach() for name, tensor in outputs.given.items()})
 
 
 def example_inputs(
@@ -234,30 +237,51 @@ def trace_graph(loaded: LoadedModel, *, gradients: bool) -> onnx.ModelProto:
         outputs = compute_outputs(loaded, GraphInputs(**dict(zip(names, tensors, strict=True))))
         return tuple(outputs.given.values())
 
-    # The exporter has no operator for this one.
-    decompositions = torch._decomp.get_decompositions([torch.ops.aten.silu_backward])
-    module = make_fx(traced, tracing_mode="symbolic", decomposition_table=decompositions, _allow_non_fake_inputs=True)(
-        *example.given.values()
-    )
     most = loaded.config.max_position_embeddings
     lengths = {name: torch.export.Dim(name, min=2, max=most) for name in ("seq", "position", "term")}
     axes = {
         "input_ids": "seq", "token_type_ids": "seq", "attention_mask": "seq", "baseline_ids": "seq",
         "positions": "position", "target_rows": "term", "target_tokens": "term", "target_weights": "term",
     }  # fmt: skip
-    program = torch.onnx.export(
-        module.eval(),
-        tuple(example.given.values()),
-        dynamo=True,
-        opset_version=OPSET,
-        verbose=False,
-        input_names=names,
-        output_names=output_names,
-        dynamic_shapes=tuple({0: lengths[axes[name]]} if name in axes else None for name in names),
-    )
+    # The exporter has no operator for this one.
+    decompositions: Any = torch._decomp.get_decompositions([torch.ops.aten.silu_backward])
+    with _without_exporter_messages():
+        module = make_fx(
+            traced,
+            tracing_mode="symbolic",
+            decomposition_table=decompositions,
+            _allow_non_fake_inputs=True,
+        )(*example.given.values())
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(example.given.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            verbose=False,
+            input_names=names,
+            output_names=output_names,
+            dynamic_shapes=tuple({0: lengths[axes[name]]} if name in axes else None for name in names),
+        )
+    assert program is not None  # None is the answer without dynamo
     model: onnx.ModelProto = program.model_proto
     for graph_input in model.graph.input:
         shape = graph_input.type.tensor_type.shape
         if graph_input.name in axes and shape.dim[0].HasField("dim_value"):
             raise Refused(f"the graph of {loaded.name} would work for one length of {graph_input.name} only")
     return model
+
+
+@contextmanager
+def _without_exporter_messages() -> Iterator[None]:
+    """Leave out the warnings of the exporter, which are about its own implementation and optional packages."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

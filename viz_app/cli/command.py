@@ -28,6 +28,7 @@ from viz_app.cli import (
     direct,
     draw,
     explain,
+    export_onnx,
     find_heads,
     heads,
     lessons,
@@ -89,6 +90,9 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     "Sentences": {
         "score": (score.score, 'headlight score "The keys are here." "The keys is here."'),
         "similarity": (similarity.similarity, 'headlight similarity "She opened the door." "The door was open."'),
+    },
+    "Export": {
+        "export-onnx": (export_onnx.export_onnx, "headlight export-onnx --out onnx --gradients"),
     },
     "Train": {
         "finetune": (train.finetune, "headlight finetune reviews.csv --text review --label rating --folder my-model"),

@@ -107,6 +107,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
     },
+    "bert_core.onnx_export": {
+        "numpy", "onnx", "torch", "bert_core.checkpoint", "bert_core.edits", "bert_core.loading",
+        "bert_core.recording",
+    },
     "bert_core.methods": {
         "numpy", "bert_core.progress", "bert_core.loading", "bert_core.records", "bert_core.tokenizer",
         "bert_core.run", "bert_core.analysis",
@@ -165,6 +169,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},
+    "viz_app.site": set(),
     "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",
@@ -215,6 +220,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.training",
+        "bert_core.onnx_export",
         "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.figures",
         "viz_app.maps",
         "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,9 @@ def export_onnx(loaded: LoadedModel, folder: str | Path, *, gradients: bool = Fa
     gradients: include the gradients of a target with respect to attention maps, head mask and embeddings. They are
         computed if the input `compute_gradients` is true.
     Returns the paths of the written files.
-    Raises Refused for a model that cannot be exported: edited, not in float32 on the CPU, with local attention, or for
-    `gradients` without an MLM and NSP head. Raises Refused if the packages of the extra `site` are missing.
+    Raises Refused for a model that cannot be exported: edited, not in float32, with local attention, with a layer
+    without heads, or for `gradients` without an MLM and NSP head. Raises Refused if the packages of the extra `site`
+    are missing.
     """
     check_unedited(loaded.edits, "the export to ONNX")
     _check_supported(loaded, gradients)
@@ -44,7 +47,7 @@ def export_onnx(loaded: LoadedModel, folder: str | Path, *, gradients: bool = Fa
     from bert_core.onnx_export.rewriting import make_gradients_optional, remove_metadata, remove_transposed_weights
     from bert_core.onnx_export.weights import externalise_weights
 
-    model = trace_graph(loaded, gradients=gradients)
+    model = trace_graph(on_cpu(loaded), gradients=gradients)
     remove_transposed_weights(model)
     if gradients:
         make_gradients_optional(model, GRADIENTS, "compute_gradients")
@@ -63,15 +66,20 @@ def export_onnx(loaded: LoadedModel, folder: str | Path, *, gradients: bool = Fa
     return [folder / name for name in (*files, "tokenizer.json", DESCRIPTION_FILE)]
 
 
+def on_cpu(loaded: LoadedModel) -> LoadedModel:
+    """Return the model on the CPU: itself if it is there, and otherwise a copy."""
+    if loaded.device.type == "cpu":
+        return loaded
+    return replace(loaded, model=copy.deepcopy(loaded.model).cpu(), device=torch.device("cpu"))
+
+
 def _check_supported(loaded: LoadedModel, gradients: bool) -> None:
     """Raise Refused for a model that cannot be exported."""
     config, name = loaded.config, loaded.name
     dtypes = {parameter.dtype for parameter in loaded.model.parameters()}
-    if loaded.device.type != "cpu" or dtypes != {torch.float32}:
+    if dtypes != {torch.float32}:
         dtype_names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-        raise Refused(
-            f"{name} is on {loaded.device} in {dtype_names}: only a model on the CPU in float32 can be exported to ONNX"
-        )
+        raise Refused(f"{name} is in {dtype_names}: only a model in float32 can be exported to ONNX")
     if config.position_scheme.rotation is not None:
         raise Refused(
             f"{name} has rotary positions and local attention: only models without them can be exported to ONNX"

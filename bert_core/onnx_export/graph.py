@@ -55,7 +55,7 @@ class GraphInputs(NamedTuple):
     next_sentence_weights: Tensor | None = None
 
     @property
-    def given(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """The inputs of this model by name."""
         return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
 
@@ -85,7 +85,7 @@ class GraphOutputs(NamedTuple):
     embedding_gradient: Tensor | None = None
 
     @property
-    def given(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """The outputs of this model by name."""
         return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
 
@@ -187,7 +187,7 @@ def _stack_maps(loaded: LoadedModel, maps: list[Tensor]) -> Tensor:
 
 
 def _detached(outputs: GraphOutputs) -> GraphOutputs:
-    return GraphOutputs(**{name: tensor.detach() for name, tensor in outputs.given.items()})
+    return GraphOutputs(**{name: tensor.detach() for name, tensor in outputs.tensors.items()})
 
 
 def example_inputs(
@@ -230,15 +230,15 @@ def trace_graph(loaded: LoadedModel, *, gradients: bool) -> onnx.ModelProto:
     sizes |= {loaded.config.attention_head_size, loaded.config.embedding_width, loaded.config.num_hidden_layers + 1}
     tokens, positions, terms = [length for length in EXAMPLE_LENGTHS if length not in sizes][:3]
     example = example_inputs(loaded, tokens=tokens, positions=positions, terms=terms, gradients=gradients)
-    names = list(example.given)
-    output_names = list(compute_outputs(loaded, example).given)
+    names = list(example.tensors)
+    output_names = list(compute_outputs(loaded, example).tensors)
 
     def traced(*tensors: Tensor) -> tuple[Tensor, ...]:
         outputs = compute_outputs(loaded, GraphInputs(**dict(zip(names, tensors, strict=True))))
-        return tuple(outputs.given.values())
+        return tuple(outputs.tensors.values())
 
-    most = loaded.config.max_position_embeddings
-    lengths = {name: torch.export.Dim(name, min=2, max=most) for name in ("seq", "position", "term")}
+    longest = loaded.config.max_position_embeddings
+    lengths = {name: torch.export.Dim(name, min=2, max=longest) for name in ("seq", "position", "term")}
     axes = {
         "input_ids": "seq", "token_type_ids": "seq", "attention_mask": "seq", "baseline_ids": "seq",
         "positions": "position", "target_rows": "term", "target_tokens": "term", "target_weights": "term",
@@ -251,10 +251,10 @@ def trace_graph(loaded: LoadedModel, *, gradients: bool) -> onnx.ModelProto:
             tracing_mode="symbolic",
             decomposition_table=decompositions,
             _allow_non_fake_inputs=True,
-        )(*example.given.values())
+        )(*example.tensors.values())
         program = torch.onnx.export(
             module.eval(),
-            tuple(example.given.values()),
+            tuple(example.tensors.values()),
             dynamo=True,
             opset_version=OPSET,
             verbose=False,

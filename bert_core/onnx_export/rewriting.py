@@ -34,12 +34,11 @@ def remove_transposed_weights(model: ModelProto) -> None:
         node.input[1] = weight
         if is_transposed:
             was_transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
-            others = [attribute for attribute in node.attribute if attribute.name != "transB"]
+            attributes = [attribute for attribute in node.attribute if attribute.name != "transB"]
             del node.attribute[:]
-            node.attribute.extend([*others, helper.make_attribute("transB", int(not was_transposed))])
+            node.attribute.extend([*attributes, helper.make_attribute("transB", int(not was_transposed))])
             node.op_type = "Gemm"  # the products with weights are of matrices: there is no batch axis
-    needed = _needed_nodes(graph.node, {output.name for output in graph.output})
-    _replace(graph.node, needed)
+    _replace(graph.node, _needed_nodes(graph.node, {output.name for output in graph.output}))
 
 
 def make_gradients_optional(model: ModelProto, gradients: Sequence[str], condition: str) -> None:
@@ -49,9 +48,9 @@ def make_gradients_optional(model: ModelProto, gradients: Sequence[str], conditi
     condition: name of the new input, a boolean scalar.
     """
     graph = model.graph
-    always = _needed_nodes(graph.node, {output.name for output in graph.output if output.name not in gradients})
-    kept = {id(node) for node in always}
-    backward = [node for node in graph.node if id(node) not in kept]
+    forward = _needed_nodes(graph.node, {output.name for output in graph.output if output.name not in gradients})
+    forward_ids = {id(node) for node in forward}
+    backward = [node for node in graph.node if id(node) not in forward_ids]
     outputs = {output.name: output for output in graph.output if output.name in gradients}
     renamed = {name: f"computed_{name}" for name in gradients}
     for node in backward:
@@ -74,7 +73,7 @@ def make_gradients_optional(model: ModelProto, gradients: Sequence[str], conditi
     for output in outputs.values():  # the lengths differ between the branches
         for dimension in output.type.tensor_type.shape.dim:
             dimension.Clear()
-    _replace(graph.node, [*always, choice])
+    _replace(graph.node, [*forward, choice])
     graph.input.append(helper.make_tensor_value_info(condition, TensorProto.BOOL, []))
 
 
@@ -100,12 +99,12 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 def _needed_nodes(nodes: Sequence[NodeProto], names: Iterable[str]) -> list[NodeProto]:
     """Return the nodes that the given tensors need, in their order."""
-    needed, kept = set(names), []
+    tensors, producers = set(names), []
     for node in reversed(nodes):
-        if needed & set(node.output):
-            kept.append(node)
-            needed |= set(node.input)
-    return kept[::-1]
+        if tensors & set(node.output):
+            producers.append(node)
+            tensors |= set(node.input)
+    return producers[::-1]
 
 
 def _replace(nodes: object, new_nodes: Iterable[NodeProto]) -> None:

@@ -41,7 +41,7 @@ ARGUMENTS = {
     "probe": ["FILE", "--label", "upos", "--out", "OUT.csv"], "prune": ["--out", "OUT"],
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
     "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],
-    "tune-lens": ["FILE", "--folder", "OUT"],
+    "tune-lens": ["FILE", "--folder", "OUT"], "export-onnx": ["--out", "OUT"],
     "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
     "lessons new": ["mine"], "lessons check": ["FILE"],
     "lessons export": ["both_sides", "--out", "OUT.html"],

@@ -297,6 +297,7 @@ DOORS: dict[str, Door] = {
     "load_decoder": lambda a, v: bert_core.load_decoder(v, allow_hub=False),
     "load_captioner": lambda a, v: bert_core.load_captioner(v),
     "save": lambda a, v: bert_core.save(v, "nowhere"),
+    "export_onnx": lambda a, v: bert_core.export_onnx(v, "nowhere"),
     "save to": lambda a, v: bert_core.save(a.loaded, a.loaded.report.source if isinstance(v, str | Path) else v),
     "from_folder": lambda a, v: Tokenizer.from_folder(v),
     "from_json": lambda a, v: BertConfig.from_json(v),

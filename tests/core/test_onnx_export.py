@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -52,7 +53,7 @@ def session_of(folder: Path) -> onnxruntime.InferenceSession:
 def run_graph(folder: Path, inputs: GraphInputs, gradients: bool | None = True) -> dict[str, np.ndarray]:
     """The outputs of a graph by name. gradients: None for a graph without them."""
     session = session_of(folder)
-    feeds = {name: tensor.numpy() for name, tensor in inputs.given.items()}
+    feeds = {name: tensor.numpy() for name, tensor in inputs.tensors.items()}
     if gradients is not None:
         feeds["compute_gradients"] = np.array(gradients)
     names = [output.name for output in session.get_outputs()]
@@ -68,13 +69,13 @@ def error(actual: np.ndarray, expected: np.ndarray) -> float:
 
 def outputs_of(loaded: LoadedModel, inputs: GraphInputs) -> dict[str, np.ndarray]:
     """The outputs by PyTorch."""
-    return {name: tensor.numpy() for name, tensor in compute_outputs(loaded, inputs).given.items()}
+    return {name: tensor.numpy() for name, tensor in compute_outputs(loaded, inputs).tensors.items()}
 
 
 def outputs_in_float64(loaded: LoadedModel, inputs: GraphInputs) -> dict[str, np.ndarray]:
     """The outputs by PyTorch in float64."""
     exact = dataclasses.replace(loaded, model=copy.deepcopy(loaded.model).double())
-    wide = {name: tensor.double() for name, tensor in inputs.given.items() if tensor.is_floating_point()}
+    wide = {name: tensor.double() for name, tensor in inputs.tensors.items() if tensor.is_floating_point()}
     return outputs_of(exact, inputs._replace(**wide))
 
 
@@ -214,6 +215,24 @@ def test_integrated_gradients_are_those_of_the_library(mini: LoadedModel, mini_f
     assert error(scores, np.asarray(expected.scores)) < 1e-4
 
 
+def test_the_example_of_the_guide(mini: LoadedModel, mini_folder: Path) -> None:
+    """The example in the documentation runs on an exported folder, with the numbers that it names."""
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "onnx.md").read_text(encoding="utf-8")
+    example = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert example is not None
+    variables: dict[str, Any] = {}
+    exec(example[1].replace('"onnx/', f'"{mini_folder.as_posix()}/'), variables)
+    outputs = variables["outputs"]
+    encoding = mini.tokenizer.encode("She opened the [MASK] and walked in.")
+    run = bert_core.capture(mini, encoding, target=Target("mlm", variables["mask"], mini.tokenizer.id_of("door")))
+    assert np.exp(outputs["target_value"]) == pytest.approx(np.exp(run.target_value), abs=1e-5)
+    assert np.exp(outputs["target_value"]) == pytest.approx(0.69, abs=0.005)
+    assert run.gradient is not None
+    assert error(outputs["attention_gradient"], run.gradient) < 1e-4
+    for name in (*[graph_input.name for graph_input in session_of(mini_folder).get_inputs()], *outputs):
+        assert f"| `{name}` |" in guide
+
+
 @pytest.mark.parametrize(
     "design", mark_cases(TINY_DESIGNS, pytest.mark.slow, lambda design: design not in ("no segments", "one layer"))
 )
@@ -337,7 +356,7 @@ def test_models_that_cannot_be_exported_are_refused(
         tiny_loaded, report=dataclasses.replace(tiny_loaded.report, missing=tuple(tiny_loaded.model.state_dict()))
     )
     for loaded, sentence in (
-        (wide, "is on cpu in float64: only a model on the CPU in float32 can be exported to ONNX"),
+        (wide, "is in float64: only a model in float32 can be exported to ONNX"),
         (rotary, "has rotary positions and local attention: only models without them can be exported to ONNX"),
         (headless, "layer 1 of"),
         (edited, "the model is edited (AttentionKnockout), and the export to ONNX needs it unmodified"),

@@ -91,15 +91,13 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "score": (score.score, 'headlight score "The keys are here." "The keys is here."'),
         "similarity": (similarity.similarity, 'headlight similarity "She opened the door." "The door was open."'),
     },
-    "Export": {
-        "export-onnx": (export_onnx.export_onnx, "headlight export-onnx --out onnx --gradients"),
-    },
     "Train": {
         "finetune": (train.finetune, "headlight finetune reviews.csv --text review --label rating --folder my-model"),
         "pretrain": (train.pretrain, "headlight pretrain texts.txt --folder my-model --steps 4000"),
         "evaluate": (train.evaluate, "headlight evaluate headlight-mini texts.txt"),
         "prune": (prune.prune, "headlight prune --heads 0.3,2.11 --out smaller"),
         "prune-curve": (prune.prune_curve, "headlight prune-curve texts.txt --out curve.csv"),
+        "export-onnx": (export_onnx.export_onnx, "headlight export-onnx --out onnx --gradients"),
         "train-captioner": (train.train_captioner, "headlight train-captioner --folder captioner"),
         "evaluate-captioner": (train.evaluate_captioner, "headlight evaluate-captioner --scenes 200"),
     },

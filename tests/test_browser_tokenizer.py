@@ -152,11 +152,9 @@ def test_encodings_are_equal_with_every_option(
     everything: list[tuple[str, str]],
     tmp_path: Path,
 ) -> None:
-    tokenizer = tiny(
-        characters=characters_of(everything), lowercase=lowercase, clean_text=clean_text,
-        handle_chinese_chars=handle_chinese_chars, strip_accents=strip_accents,
-    )  # fmt: skip
-    assert_same(tokenizer, everything, tmp_path)
+    options = {"lowercase": lowercase, "strip_accents": strip_accents}
+    options |= {"clean_text": clean_text, "handle_chinese_chars": handle_chinese_chars}
+    assert_same(tiny(characters=characters_of(everything), **options), everything, tmp_path)
 
 
 @pytest.mark.parametrize("max_length", [2, 3, 4, 5, 6, 7, 16, 17, 33])
@@ -173,11 +171,12 @@ def test_texts_that_cannot_be_encoded_have_the_same_messages(mini: Tokenizer, tm
 def test_added_tokens_and_other_mask_tokens_are_found(everything: list[tuple[str, str]], tmp_path: Path) -> None:
     """Before or after normalization, with or without the spaces around them."""
     added = [
-        AddedToken("Brown Fox", normalized=True), AddedToken("QUICK", normalized=False),
-        AddedToken("lazy", lstrip=True, normalized=False), AddedToken("(é)", rstrip=True, normalized=True),
-        AddedToken("[", normalized=False), AddedToken("dog", lstrip=True, rstrip=True, special=True),
-        AddedToken("dog while", normalized=False),
-    ]  # fmt: skip
+        AddedToken("Brown Fox", normalized=True),
+        AddedToken("(é)", rstrip=True, normalized=True),
+        AddedToken("lazy", lstrip=True, normalized=False),
+        *(AddedToken(content, normalized=False) for content in ("QUICK", "[", "dog while")),
+        AddedToken("dog", lstrip=True, rstrip=True, special=True),
+    ]
     sentences = [
         ("the quick QUICK brown fox  Brown Fox \u00a0 lazy  lazy (É)  x(e)", "over  dog   dog while a [MASK] ["),
         ("  [MASK] lazydog [MASK][MASK]  <mask> dog", "\u3000\u3000[MASK]"),
@@ -253,6 +252,6 @@ def test_every_character_is_equal(name: str, tmp_path: Path) -> None:
     characters = [chr(number) for number in range(0x110000) if not 0xD800 <= number < 0xE000]
     listed = "".join(characters[: 0x32000 - 0x800]) + "".join(map(chr, range(0xE0000, 0xE0200)))
     tokenizer = tiny(characters=listed, lowercase=name == "lower", strip_accents=name == "lower", clean_text=True)
-    for start in range(0, len(characters), 100_000):
-        block = characters[start : start + 100_000]
+    for start in range(0, len(characters), 300_000):
+        block = characters[start : start + 300_000]
         assert_same(tokenizer, [(f"a{character}b", "") for character in block], tmp_path)

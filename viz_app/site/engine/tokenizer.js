@@ -382,6 +382,7 @@ function textOf(characters) {
 }
 
 /**
+ * Return a token of a text with the span of its characters.
  * @param {number} id
  * @param {Character[]} characters
  * @param {number} word

@@ -239,10 +239,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "streamlit_app": {"streamlit", "viz_app.access", "viz_app.server", "viz_app.script"},
     "tools": {
-        "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
-        "bert_core.calibration", "bert_core.fingerprint", "bert_core.scenes", "bert_core.studies", "bert_core.vision",
-        "bert_core.run", "bert_core.analysis", "bert_core.records", "bert_core.training", "viz_app.finetuning",
-        "viz_app.pages.probes",
+        "numpy", "torch", "tokenizers", "bert_core.progress", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.loading", "bert_core.calibration", "bert_core.fingerprint", "bert_core.scenes", "bert_core.studies",
+        "bert_core.vision", "bert_core.run", "bert_core.analysis", "bert_core.records", "bert_core.training",
+        "viz_app.finetuning", "viz_app.pages.probes",
     },
 }  # fmt: skip
 

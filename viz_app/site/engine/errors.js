@@ -24,7 +24,7 @@ export class StorageError extends EngineError {}
 /** The caller cancelled the request. */
 export class CancelledError extends EngineError {}
 
-const CLASSES = [
+const ERROR_CLASSES = [
   InvalidInputError,
   UnsupportedModelError,
   OutOfMemoryError,
@@ -55,6 +55,6 @@ export function toSent(error) {
  * @returns {Error}
  */
 export function fromSent({ name, message }) {
-  const errorClass = CLASSES.find((candidate) => candidate.name === name);
+  const errorClass = ERROR_CLASSES.find((candidate) => candidate.name === name);
   return errorClass ? new errorClass(message) : new Error(message);
 }

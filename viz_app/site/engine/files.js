@@ -165,15 +165,15 @@ export async function readFile(folder, entry, { storage, version, signal, onByte
   const url = new URL(name, folder).href;
   const key = version ? `${url}?version=${version}` : url;
   const length = transferredBytes(entry);
-  let content = await storage.find(key);
-  if (content?.length === length) {
-    onBytes(length);
-  } else {
-    content = await receive(await request(url, name, signal), name, length, signal, onBytes);
-    await storage.store(key, content);
-  }
+  const stored = await storage.find(key);
+  const isStored = stored?.length === length;
+  const content = isStored ? stored : await receive(await request(url, name, signal), name, length, signal, onBytes);
+  if (isStored) onBytes(length);
+  const file = entry.compressed_name ? await decompress(content, entry) : content;
+  if (!isStored) await storage.store(key, content);
+  if (file !== content) free(content);
   checkCancelled(signal);
-  return entry.compressed_name ? decompress(content, entry) : content;
+  return file;
 }
 
 /** @param {string} url */
@@ -237,7 +237,6 @@ async function receive(response, name, length, signal, onBytes) {
  */
 async function decompress(compressed, { name, bytes, planes = 2 }) {
   const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  free(compressed);
   const content = new Uint8Array(
     await new Response(stream).arrayBuffer().catch(() => {
       throw failure(name, "its compressed content is damaged");

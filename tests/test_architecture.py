@@ -170,7 +170,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.site": {"numpy", "bert_core.checkpoint", "bert_core.onnx_export", "viz_app.components", "viz_app.export"},
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},
-    "viz_app.site": set(),
     "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",

@@ -32,8 +32,8 @@ from viz_app.tokens import Token
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "viz_app"
 SCRIPTS = sorted(APP.glob("**/*.js"))
-# What is joined to one script: a view's script has its folder's name, and the page of an export has its own. The scripts
-# of a site are modules, which a browser loads one by one.
+# What is joined to one script: a view's script has its folder's name, and the page of an export has its own. The
+# scripts of a site are modules, which a browser loads one by one.
 VIEW_SCRIPTS = sorted((APP / "components").glob("**/*.js"))
 ENTRIES = [*(file for file in VIEW_SCRIPTS if file.stem == file.parent.name), APP / "export" / "page.js"]
 

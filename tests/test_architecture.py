@@ -167,9 +167,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies",
         "viz_app.lessons", "viz_app.texts",
     },
+    "viz_app.site": {"numpy", "bert_core.checkpoint", "bert_core.onnx_export", "viz_app.components", "viz_app.export"},
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},
-    "viz_app.site": set(),
     "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",

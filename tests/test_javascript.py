@@ -166,7 +166,7 @@ def constants(source: str) -> Iterator[str]:
 
 
 READ = """
-import { mapsIn } from "./viz_app/export/page_maps.js";
+import { mapsIn } from "./viz_app/components/page_maps.js";
 const { bytes, ranks, form } = JSON.parse(process.argv[1]);
 const { rows } = form;
 const maps = mapsIn(Uint8Array.from(Buffer.from(bytes, "base64")), ranks, form);

@@ -31,7 +31,7 @@ from viz_app.texts import LANGUAGES, page_texts
 # Folders of the pages; each has an index.html.
 PAGES = ("", "predict/", "attention/", "heads/", "why/", "learn/")
 # Files of texts that the pages use.
-TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame")  # and "site"
+TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
 OFFLINE_FILE = "offline.js"
 FIRST_FILES = (PAGE_FILE, "app.js", "site.css", SITE_FILE)  # of every first figure, besides a stored run

@@ -17,6 +17,7 @@ import { createButton } from "./controls.js";
  */
 
 /**
+ * Draw a table in place of another one; the row with the focus keeps it.
  * @param {HTMLElement} place
  * @param {Table} table
  */
@@ -36,7 +37,11 @@ export function drawTable(place, { label, columns, rows }) {
   const body = element("tbody");
   body.append(...rows.map(createRow));
   table.append(section, body);
+  const focused = [.../** @type {NodeListOf<Element>} */ (place.querySelectorAll("button"))].indexOf(
+    document.activeElement ?? place,
+  );
   place.replaceChildren(table);
+  place.querySelectorAll("button")[focused]?.focus();
 }
 
 /** @param {TableRow} row */

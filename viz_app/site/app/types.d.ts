@@ -1,5 +1,6 @@
 // The types that the modules of the browser edition share. Types alone: nothing of this file reaches a browser.
 
+import type { Look } from "../../components/messages.d.ts";
 import type { Target as EngineTarget } from "../engine/targets.js";
 import type { Encoding } from "../engine/tokenizer.js";
 
@@ -28,6 +29,7 @@ export interface State {
   view: "heads" | "curves" | "matrix";
   show: Shown;
   method: Method;
+  colour: "slope" | "removal"; // by which the heads of Head ablation are coloured
   lesson: string; // name of the open lesson, or empty
   step: "predict" | "do" | "reveal" | "yours" | "free";
   lang: Language;
@@ -156,7 +158,7 @@ export interface SiteDescription {
     bytes: number; // of a first visit with the model
     max_seconds_hint?: number;
   };
-  look: Record<string, unknown>; // colours, codes, limits and markup of the views
+  look: Look;
   texts: Record<Language, Record<string, Record<string, unknown>>>; // language -> page -> key -> text
   /** Words in lower case by their counterparts of another gender or number, with which Home swaps one. */
   swaps: Record<string, string>;

@@ -8,7 +8,6 @@ import { fixedHeader, mountView, showHeadGrid } from "../../../components/run_vi
 import { createButton, drawChoice, writeReading } from "../controls.js";
 import { tokenLabel } from "../encodings.js";
 import {
-  allHeads,
   clickedEdge,
   currentEdge,
   edgeValues,
@@ -47,7 +46,8 @@ export const attentionPage = { draw };
 
 /** @type {Page["draw"]} */
 async function draw(context, places, memory) {
-  const view = /** @type {AttentionView} */ (memory.view ??= createView(places));
+  memory.view ??= createView(places);
+  const view = /** @type {AttentionView} */ (memory.view);
   view.context = context;
   drawControls(view, context);
   const content = await readContent(context);
@@ -134,7 +134,7 @@ async function readContent({ state, runs, request, signal, text }) {
     maps: mapsOf(run, shown),
     head: existingHead(run, opened),
     tokens: run.encoding.sides.map((side, position) => [tokenLabel(run.encoding, position, template), position, side]),
-    unit: text(`site:attention.units.${shown}`),
+    unit: text(`library:units.${shown}`),
   };
 }
 
@@ -177,7 +177,7 @@ function drawFigure(view, context, content) {
  * @param {Content} content
  */
 function drawGrid(view, { state, site, text, change }, { run, shown, maps, head, unit }) {
-  const look = /** @type {Look} */ (/** @type {unknown} */ (site.look));
+  const { look } = site;
   view.gridRoot ??= mountView(view.gridHost, look.views.head_grid);
   const { layers, heads, encoding } = run;
   const edge = state.edge && currentEdge(run, head, state.edge);
@@ -185,11 +185,20 @@ function drawGrid(view, { state, site, text, change }, { run, shown, maps, head,
   const form = formOf(run, signed, look);
   const size = state.view === "heads" ? look.thumbnails.large : look.thumbnails.small;
   const colours = edge
-    ? { values: edgeValues(run, run.attention, edge), limit: 1, unit: text("site:attention.units.attention") }
+    ? { values: edgeValues(run, run.attention, edge), limit: 1, unit: text("library:units.attention") }
     : { thumbnails: thumbnails(maps, form, encoding.sides, size, look.thumbnails), signed, unit };
   const titles = Array.from({ length: layers }, (_, l) => Array.from({ length: heads }, (_, h) => `L${l} H${h}`));
   const off = state.off;
-  const content = { look, layers, heads, selected: head, off, pruned: prunedHeads(run), titles, lecture: state.lecture };
+  const content = {
+    look,
+    layers,
+    heads,
+    selected: head,
+    off,
+    pruned: prunedHeads(run),
+    titles,
+    lecture: state.lecture,
+  };
   showHeadGrid(view.gridRoot, { ...content, ...colours }, (layer, number) => {
     if (layer === null || number === null) return;
     change({ head: [layer, number], view: state.view === "heads" ? "curves" : state.view });
@@ -217,7 +226,7 @@ function formOf({ layers, heads, encoding }, signed, look) {
  * @param {Content} content
  */
 function drawHead(view, { state, site, write }, { run, shown, maps, head, tokens, unit }) {
-  const look = /** @type {Look} */ (/** @type {unknown} */ (site.look));
+  const { look } = site;
   view.headView ??= new HeadView(mountView(view.headHost, look.views.attention_view), (choice, before) =>
     takeChoice(view, choice, before),
   );

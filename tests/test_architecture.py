@@ -169,7 +169,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},
-    "viz_app.site": set(),
+    "viz_app.site": {
+        "numpy", "bert_core.refused", "bert_core.progress", "bert_core.loading", "viz_app.lessons",
+        "viz_app.lessons.checks", "viz_app.shell", "viz_app.texts",
+    },
     "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",

@@ -167,12 +167,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies",
         "viz_app.lessons", "viz_app.texts",
     },
+    "viz_app.site": {
+        "numpy", "bert_core.refused", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.onnx_export", "viz_app.components", "viz_app.export", "viz_app.lessons", "viz_app.lessons.checks",
+        "viz_app.shell", "viz_app.texts",
+    },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},
-    "viz_app.site": {
-        "numpy", "bert_core.refused", "bert_core.progress", "bert_core.loading", "viz_app.lessons",
-        "viz_app.lessons.checks", "viz_app.shell", "viz_app.texts",
-    },
     "viz_app.texts": {"bert_core.refused"},
     "viz_app.shell": {
         "viz_app.texts",

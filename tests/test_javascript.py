@@ -32,8 +32,10 @@ from viz_app.tokens import Token
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "viz_app"
 SCRIPTS = sorted(APP.glob("**/*.js"))
-# What a browser loads: a view's script has its folder's name, and the page of an export has its own.
-ENTRIES = [*(file for file in SCRIPTS if file.stem == file.parent.name), APP / "export" / "page.js"]
+# What is joined to one script: a view's script has its folder's name, and the page of an export has its own. The
+# scripts of a site are modules, which a browser loads one by one.
+VIEW_SCRIPTS = sorted((APP / "components").glob("**/*.js"))
+ENTRIES = [*(file for file in VIEW_SCRIPTS if file.stem == file.parent.name), APP / "export" / "page.js"]
 
 
 def node(*arguments: str | Path) -> str:
@@ -56,6 +58,7 @@ def test_the_tests_of_javascript_pass() -> None:
 
 def test_what_is_served_is_one_module(tmp_path: Path) -> None:
     """A joined script is a module that imports nothing, has no comments, and cannot end its element in a page."""
+    assert len(ENTRIES) > 3
     for entry in ENTRIES:
         served = joined(entry)
         assert not re.search(r"\bimport\b|/\*\*|^\s*//", served, re.MULTILINE), entry.name
@@ -148,7 +151,7 @@ def constants(source: str) -> Iterator[str]:
 
 
 READ = """
-import { mapsIn } from "./viz_app/export/page_maps.js";
+import { mapsIn } from "./viz_app/components/page_maps.js";
 const { bytes, ranks, form } = JSON.parse(process.argv[1]);
 const { rows } = form;
 const maps = mapsIn(Uint8Array.from(Buffer.from(bytes, "base64")), ranks, form);

@@ -5,6 +5,7 @@ The WebAssembly file is stored compressed, because many hosts of static files do
 
 from __future__ import annotations
 
+import json
 import zlib
 from pathlib import Path
 
@@ -14,6 +15,7 @@ TARGET = ROOT / "viz_app" / "site" / "runtime"
 MODULES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")
 WEBASSEMBLY = "ort-wasm-simd-threaded.wasm"
 COMPRESSED = f"{WEBASSEMBLY}.deflated"
+DESCRIPTION = "runtime.json"
 
 
 def deflated(data: bytes) -> bytes:
@@ -22,11 +24,19 @@ def deflated(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
+def describe() -> dict[str, object]:
+    """Return the version of the runtime, and its WebAssembly file as the description of a model lists a file."""
+    version = json.loads((SOURCE.parent / "package.json").read_text(encoding="utf-8"))["version"]
+    sizes = {"bytes": (SOURCE / WEBASSEMBLY).stat().st_size, "compressed_bytes": (TARGET / COMPRESSED).stat().st_size}
+    return {"version": version, "file": {"name": WEBASSEMBLY, "compressed_name": COMPRESSED, **sizes, "planes": 1}}
+
+
 def main() -> None:
-    """Copy the files."""
+    """Copy the files, and write their description."""
     for name in MODULES:
         (TARGET / name).write_bytes((SOURCE / name).read_bytes())
     (TARGET / COMPRESSED).write_bytes(deflated((SOURCE / WEBASSEMBLY).read_bytes()))
+    (TARGET / DESCRIPTION).write_text(json.dumps(describe(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

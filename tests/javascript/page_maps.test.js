@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { coded, decoded, everyLine, linesOf, mapsIn, product, woven } from "../../viz_app/export/page_maps.js";
+import { coded, decoded, everyLine, linesOf, mapsIn, product, woven } from "../../viz_app/components/page_maps.js";
 import { codes } from "./maps.js";
 
 const form = { rows: 2, columns: 3, exact: true, signed: false, codes };

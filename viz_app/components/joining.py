@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 _IMPORT = re.compile(r'^import (?:(?P<whole>\w+)|\{(?P<names>[\w\s,]*)\}) from "(?P<path>\.[^"]*)";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?P<default>default )?(?P<kind>function|const) (?P<name>\w+)", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?P<default>default )?(?P<kind>function|const|class) (?P<name>\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*//[^\n]*\n|/\*\*.*?\*/\s*", re.MULTILINE | re.DOTALL)
 
 

@@ -1,17 +1,15 @@
 // The two views in a page of their own. What Streamlit's server answers in the app is answered here, from what the page
 // holds.
 
-import attentionView from "../components/attention_view/attention_view.js";
 import { childrenOf, element, part } from "../components/elements.js";
-import headGrid from "../components/head_grid/head_grid.js";
-import { inflated, packed, unpack } from "../components/message.js";
-import { everyLine, mapsIn } from "./page_maps.js";
+import { drawHeadGrid, HeadView } from "../components/head_views.js";
+import { inflated, unpack } from "../components/message.js";
+import { mapsIn } from "../components/page_maps.js";
 import { drawPicture } from "./page_picture.js";
 
-/** @import { Choice, Edge, GridHeader, Mode, PageHeader, PageVectors, Token } from "../components/messages.d.ts" */
-/** @import { ViewHeader, ViewSaid } from "../components/messages.d.ts" */
-/** @import { PageMap } from "./page_maps.js" */
-/** @typedef {PageVectors & { bytes: Uint8Array }} Vectors */
+/** @import { CombinedMap, HeadContent, LayerHeads, Vectors } from "../components/head_views.js" */
+/** @import { Choice, GridHeader, Mode, PageHeader, Token } from "../components/messages.d.ts" */
+/** @import { PageMap } from "../components/page_maps.js" */
 
 const [shown, gridData] = await Promise.all([unpacked("shown"), unpacked("grid")]);
 const about = /** @type {PageHeader} */ (JSON.parse(new TextDecoder().decode(shown)));
@@ -24,16 +22,15 @@ const form = {
   signed: fixed.signed,
   codes: fixed.codes,
 };
-/** @type {Map<number, PageMap[]>} */
+/** @type {Map<number, LayerHeads>} */
 const layers = new Map();
-// Several heads as one map: what is said of it, and the map.
-const one = about.one && { ...about.one, map: mapsIn(await unpacked("one"), [0], form)[0] };
+/** @type {CombinedMap | null} */
+const one = about.one && { ...about.one, head: combined, map: mapsIn(await unpacked("one"), [0], form)[0] };
 /** @type {Vectors[]} */
 const vectors = await Promise.all(
   about.vectors.map(async (said, i) => ({ ...said, bytes: await unpacked(`vectors-${i}`) })),
 );
 const pixels = about.picture && (await unpacked("pixels"));
-let { choice } = about;
 /** @type {Mode} */
 let mode = vectors.length ? "neuron" : about.mode;
 let together = Boolean(one);
@@ -41,15 +38,19 @@ let alone = false; // whether the small maps have the page for themselves
 let lecture = new URLSearchParams(location.search).get("lecture") === "1";
 // The names of their orders; "" for by number.
 const sorted = { heads: "", layers: "" };
-// What the view holds, and the last of its choices that was answered.
-let held = new Set();
-let answered = 0;
 
 byId("text").append(...sentences());
 const buttons = modes();
 chooseOrder();
 const gridRoot = shadow("grid-view");
-const viewRoot = shadow("head-view");
+const view = new HeadView(
+  shadow("head-view"),
+  (_, before) => {
+    follow(before);
+    show();
+  },
+  about.choice,
+);
 matchMedia("(prefers-color-scheme: dark)").onchange = () => show();
 await show();
 listChanges();
@@ -60,37 +61,36 @@ document.body.dataset.ready = "1";
 // ------------------------------------------------------------------------------------------------ what is shown
 
 async function show() {
-  const { layer } = choice;
-  const maps = await mapsOf(layer);
-  // Another layer was chosen while this one was unpacked.
-  if (layer !== choice.layer) return;
   part(document.body, "main").classList.toggle("alone", alone);
   for (const { button, pressed } of buttons) button.setAttribute("aria-pressed", String(pressed()));
   document.documentElement.classList.toggle("lecture", lecture);
   /** @type {GridHeader} */
   const header = {
     ...grid.header,
-    selected: [layer, choice.heads[0]],
+    selected: [view.choice.layer, view.choice.heads[0]],
     order: about.sorts[sorted.heads]?.[0] ?? null,
     rows: about.sorts[sorted.layers]?.[1] ?? null,
     lecture,
   };
-  headGrid({
-    data: packed(header, [grid.tail]),
-    parentElement: gridRoot,
-    setTriggerValue: (_, log) => {
-      const [, place] = /** @type {[number, [number, number]][]} */ (log).slice(-1)[0];
-      open(...place);
-    },
-    setStateValue: () => {},
-  });
-  showPicture(maps);
-  attentionView({
-    data: answer(layer, maps),
-    parentElement: viewRoot,
-    setTriggerValue: () => {},
-    setStateValue: (_, said) => heard(/** @type {ViewSaid} */ (said)),
-  });
+  drawHeadGrid(gridRoot, header, grid.tail, (layer, head) => open(Number(layer), Number(head)));
+  const drawn = await view.show(content());
+  if (drawn) showPicture(drawn);
+}
+
+/** @returns {HeadContent} */
+function content() {
+  return {
+    name: about.name,
+    fixed: { ...fixed, lecture },
+    exact: about.exact,
+    mode,
+    layer: headsOf,
+    listed: about.strongest,
+    combined: together ? one : null,
+    vectors: vectorsHere(),
+    limit: mode === "matrix" ? about.cap : about.limit,
+    notes: about.notes,
+  };
 }
 
 /**
@@ -100,157 +100,50 @@ async function show() {
  */
 function open(layer, head) {
   alone = false;
-  choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
+  choose(layer, head);
   show();
-}
-
-/**
- * Several heads as one map are those that the page was made with, and only some heads have their vectors here.
- * @param {Choice} chosen
- * @param {number} stamp
- */
-function choose(chosen, stamp) {
-  if (chosen.layer !== choice.layer || String(chosen.heads) !== String(choice.heads)) together = false;
-  [choice, answered] = [chosen, stamp];
-  if (mode === "neuron" && !vectorsHere()) mode = "curves";
-}
-
-/**
- * A choice in the view, or that it lacks a map.
- * @param {ViewSaid} said
- */
-function heard(said) {
-  held = new Set(said.have);
-  const chosen = said.choice && said.stamp > answered;
-  if (said.choice && chosen) choose(said.choice, said.stamp);
-  const seen = mode === "neuron" && vectorsHere();
-  const needed = [
-    ...wanted(choice.layer).map((head) => name(choice.layer, head)),
-    ...(seen ? [vectorsName(seen)] : []),
-  ];
-  if (chosen || needed.some((one) => !held.has(one))) setTimeout(show);
-}
-
-/**
- * The view's message.
- * @param {number} layer
- * @param {PageMap[]} maps
- */
-function answer(layer, maps) {
-  const here = about.layers[layer];
-  const drawn = drawnOf(layer);
-  const asOne = drawn.includes(combined) ? one : null;
-  const sent = wanted(layer).filter((head) => !held.has(name(layer, head)));
-  const known = [...existing(layer), ...(one ? [combined] : [])];
-  const strongest = drawn.flatMap((head) =>
-    (asOne?.strongest ?? here.strongest[head]).map((edge) => /** @type {Edge} */ ([head, ...edge])),
-  );
-  strongest.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3]));
-  const seen = mode === "neuron" ? vectorsHere() : null;
-  const lines = about.exact && drawn.length ? everyLine(form) : [];
-  /** @type {ViewHeader} */
-  const header = {
-    ...fixed,
-    lecture,
-    layer,
-    mode,
-    names: Object.fromEntries(known.map((head) => [head, name(layer, head)])),
-    sent,
-    lines,
-    drawn,
-    combined: asOne?.name ?? null,
-    query: 0,
-    vectors: seen && {
-      name: vectorsName(seen),
-      size: seen.size,
-      distances: seen.distances,
-      terms: seen.terms,
-      causal: seen.causal,
-      window: seen.window,
-      rotated: seen.rotated,
-      sent: !held.has(vectorsName(seen)),
-    },
-    limit: mode === "matrix" ? about.cap : about.limit,
-    notes: about.notes,
-    heads: choice.heads,
-    selected: [choice.side, choice.positions],
-    kept: choice.kept,
-    stamp: answered,
-    pruned: here.pruned,
-    off: here.off,
-    holes: Object.fromEntries(drawn.map((head) => [head, asOne?.holes ?? here.holes[head]])),
-    strongest: strongest.slice(0, about.strongest),
-    hatching: mode === "neuron" ? null : (asOne ?? here).hatching,
-  };
-  const parts = sent.map((head) => mapIn(maps, head).coded());
-  if (seen && header.vectors?.sent) parts.push(seen.bytes);
-  for (const head of lines.length ? drawn : []) parts.push(mapIn(maps, head).lines());
-  for (const head of sent) held.add(name(layer, head));
-  if (seen) held.add(vectorsName(seen));
-  return packed(header, parts);
-}
-
-/**
- * What is drawn large: one map in the heads' stead, the chosen heads that exist, or in a matrix the first of them.
- * @param {number} layer
- */
-function drawnOf(layer) {
-  if (mode === "neuron") return [];
-  if (together) return [combined];
-  const there = existing(layer);
-  return (mode === "curves" ? choice.heads : choice.heads.slice(0, 1)).filter((head) => there.includes(head));
-}
-
-/**
- * The maps that the view should have. Thin matrices are only multiplied when they are looked at.
- * @param {number} layer
- */
-function wanted(layer) {
-  const drawn = drawnOf(layer);
-  const quick = mode !== "neuron" && !about.layers[layer].ranks.some(Boolean);
-  return quick ? [...new Set([...drawn, ...existing(layer)])] : drawn;
-}
-
-function vectorsHere() {
-  return vectors.find(({ layer, head }) => layer === choice.layer && head === choice.heads[0]) ?? null;
 }
 
 /**
  * @param {number} layer
  * @param {number} head
  */
-function name(layer, head) {
-  return head === combined ? `${about.name} together` : `${about.name} L${layer} H${head}`;
+function choose(layer, head) {
+  const before = view.choice;
+  view.open(layer, head);
+  follow(before);
 }
 
-/** @param {PageVectors} head */
-function vectorsName({ layer, head }) {
-  return `${about.name} L${layer} H${head} vectors`;
+/**
+ * Several heads as one map are those that the page was made with, and only some heads have their vectors here.
+ * @param {Choice} before
+ */
+function follow(before) {
+  const { layer, heads } = view.choice;
+  if (layer !== before.layer || String(heads) !== String(before.heads)) together = false;
+  if (mode === "neuron" && !vectorsHere()) mode = "curves";
 }
 
-/** @param {number} layer */
-function existing(layer) {
-  return [...Array(fixed.count).keys()].filter((head) => !about.layers[layer].pruned.includes(head));
+function vectorsHere() {
+  const { layer, heads } = view.choice;
+  return vectors.find((one) => one.layer === layer && one.head === heads[0]) ?? null;
 }
 
 // ------------------------------------------------------------------------------------------------ what the page holds
 
 /**
- * The maps of a layer; unpacked when it is first looked at.
+ * The heads of a layer; unpacked when it is first looked at. Thin matrices are only multiplied when they are looked at.
  * @param {number} layer
  */
-async function mapsOf(layer) {
-  const here = layers.get(layer) ?? mapsIn(await unpacked(`layer-${layer}`), about.layers[layer].ranks, form);
-  layers.set(layer, here);
-  return here;
-}
-
-/**
- * @param {PageMap[]} maps
- * @param {number} head
- */
-function mapIn(maps, head) {
-  return one && head === combined ? one.map : maps[head];
+async function headsOf(layer) {
+  const { ranks, ...fields } = about.layers[layer];
+  const heads = layers.get(layer) ?? {
+    ...fields,
+    maps: mapsIn(await unpacked(`layer-${layer}`), ranks, form),
+    isEager: !ranks.some(Boolean),
+  };
+  layers.set(layer, heads);
+  return heads;
 }
 
 /** @param {string} id */
@@ -336,9 +229,9 @@ function modes() {
       `Query-key L${layer} H${head}`,
       () => {
         mode = "neuron";
-        choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
+        choose(layer, head);
       },
-      () => mode === "neuron" && !alone && choice.layer === layer && choice.heads[0] === head,
+      () => mode === "neuron" && !alone && view.choice.layer === layer && view.choice.heads[0] === head,
     );
   const allHeads = () => {
     alone = true;
@@ -382,18 +275,19 @@ function chooseOrder() {
 
 /**
  * The picture under the row of the word that is selected.
- * @param {PageMap[]} maps
+ * @param {Map<number, PageMap>} drawn
  */
-function showPicture(maps) {
+function showPicture(drawn) {
   if (!about.picture || !pixels) return;
-  const selected = (/** @type {Token} */ [, at]) => choice.side === "query" && choice.positions.includes(at);
+  const { layer, side, positions } = view.choice;
+  const selected = (/** @type {Token} */ [, at]) => side === "query" && positions.includes(at);
   const word = Math.max(fixed.queries.findIndex(selected), 0);
-  const [head] = drawnOf(choice.layer);
+  const [[head, map]] = drawn;
   const [canvas, caption] = childrenOf(byId("seen"));
   const scale = fixed.colours[Number(getComputedStyle(document.body).colorScheme === "dark")];
-  const values = mapIn(maps, head).row(word);
+  const values = map.row(word);
   drawPicture(/** @type {HTMLCanvasElement} */ (canvas), pixels, about.picture, values, scale, fixed.signed);
-  const whose = one && head === combined ? one.name : `L${choice.layer} H${head}`;
+  const whose = one && head === combined ? one.name : `L${layer} H${head}`;
   const said = `“${fixed.queries[word][0]}”, ${whose}`;
   canvas.setAttribute("aria-label", `${fixed.unit} over the picture for ${said}`);
   caption.textContent = said;

@@ -296,7 +296,9 @@ function guessesThatStay(record, answer, { guesses_tolerance }) {
  * @param {NegationGuesses} record
  * @returns {Verdict}
  */
-const saysNot = (record) => onPage(record.says_not, negationFigures(record));
+function saysNot(record) {
+  return onPage(record.says_not, negationFigures(record));
+}
 
 // ---------------------------------------------------------------------------- he or she
 

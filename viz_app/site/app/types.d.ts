@@ -1,5 +1,6 @@
 // The types that the modules of the browser edition share. Types alone: nothing of this file reaches a browser.
 
+import type { Target as EngineTarget } from "../engine/targets.js";
 import type { Encoding } from "../engine/tokenizer.js";
 
 export type PageName = "start" | "predict" | "attention" | "heads" | "why" | "learn";
@@ -57,6 +58,7 @@ export interface Run {
   source: "stored" | "live";
   name: string; // another name for other numbers: views cache maps by name
   encoding: Encoding;
+  original: Encoding; // the same text without the masks of the state
   layers: number;
   heads: number;
   attention: Float32Array; // (layer, head, query, key); NaN for pruned heads
@@ -77,6 +79,7 @@ export interface ResolvedTarget {
   label: string;
   value: number; // log-probability, difference of logits, or difference of the next-sentence logits
   probability: number;
+  terms: EngineTarget; // as the engine takes it
 }
 
 /** The effect of switching off each head alone. */
@@ -98,13 +101,36 @@ export interface RunOptions {
   onProgress?: (done: number, total: number) => void;
 }
 
+/** The tokens of a text as the model reads it, and without the masks of the state. */
+export interface Texts {
+  encoding: Encoding;
+  original: Encoding;
+}
+
 /** The source of all numbers: stored runs first, else the model in the browser, which is loaded when it is needed. */
 export interface Runs {
   /** Whether the request is stored, so that it needs no model. */
   isStored(request: RunRequest): boolean;
   run(request: RunRequest, options?: RunOptions): Promise<Run>;
+  /** The tokens of a text, with and without its masks; needs the tokenizer at most. */
+  encode(request: Pick<RunRequest, "text" | "pair" | "masked">, options?: RunOptions): Promise<Texts>;
   ablations(request: RunRequest, options?: RunOptions): Promise<Ablations>;
   attribution(request: RunRequest, method: Method, options?: RunOptions): Promise<Attribution>;
+}
+
+/** The results of a text that are stored: with all heads on, and of the default target. */
+export interface StoredResults {
+  run: Run;
+  ablations: Ablations | null; // null without a target
+  attributions: Attribution[];
+}
+
+/** The stored runs of the site. A request is stored whatever its target. */
+export interface StoredRuns {
+  has(request: Pick<RunRequest, "text" | "pair" | "masked">): boolean;
+  /** The results if they were read before. */
+  peek(request: Pick<RunRequest, "text" | "pair" | "masked">): StoredResults | undefined;
+  read(request: Pick<RunRequest, "text" | "pair" | "masked">): Promise<StoredResults>;
 }
 
 /** A sentence of Home, and what its button says. */
@@ -215,13 +241,26 @@ export interface CheckSettings {
   min_probability: number;
 }
 
+/** Where a page draws. `lesson` is beside it. */
+export interface Places {
+  controls: HTMLElement;
+  figure: HTMLElement;
+  reading: HTMLElement;
+  lesson: HTMLElement;
+}
+
 /** What a page gets to draw itself. */
 export interface PageContext {
   state: Readonly<State>;
   site: SiteDescription;
   runs: Runs;
-  /** The text of a key of this page (or of "site"), with {fields} replaced. */
+  /**
+   * The text of a key of this page, or else of "site" or "frame", with {fields} replaced, without marks of bold parts.
+   * "find:title" is the text `title` of the file "find".
+   */
   text(key: string, fields?: Record<string, string | number>): string;
+  /** Write such a text into an element, with its bold parts. The fields are plain text. */
+  write(element: Element, key: string, fields?: Record<string, string | number>): void;
   /** Change the state: a new entry of the history, and all is drawn again. `replace`: without a new entry. */
   change(changes: Partial<State>, options?: { replace?: boolean }): void;
   /** A link to another state, as an href. */
@@ -239,9 +278,5 @@ export interface PageContext {
  * needs for longer (a view with its shadow root) it keeps in `memory`, which lives as long as the page is open.
  */
 export interface Page {
-  draw(
-    context: PageContext,
-    places: { controls: HTMLElement; figure: HTMLElement; reading: HTMLElement },
-    memory: Record<string, unknown>,
-  ): Promise<void>;
+  draw(context: PageContext, places: Places, memory: Record<string, unknown>): Promise<void>;
 }

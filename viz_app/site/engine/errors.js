@@ -50,11 +50,44 @@ export function toSent(error) {
 }
 
 /**
- * Return the error that was sent, of its own class if it is one of the engine.
+ * Return the error that was sent, of its own class if it is one of the engine, and otherwise an EngineError.
  * @param {SentError} sent
- * @returns {Error}
+ * @returns {EngineError}
  */
 export function fromSent({ name, message }) {
-  const errorClass = ERROR_CLASSES.find((candidate) => candidate.name === name);
-  return errorClass ? new errorClass(message) : new Error(message);
+  const errorClass = ERROR_CLASSES.find((candidate) => candidate.name === name) ?? EngineError;
+  return new errorClass(message);
+}
+
+/**
+ * Raise CancelledError if the caller cancelled the request.
+ * @param {AbortSignal} [signal]
+ */
+export function checkCancelled(signal) {
+  if (signal?.aborted) throw new CancelledError("The request was cancelled.");
+}
+
+const MEMORY = /memory|alloc|abort|out of bounds|stack size/i;
+
+/**
+ * Return the typed error for one that was raised by the runtime or the browser. Errors of the engine are returned as
+ * they are.
+ *
+ * The runtime raises its own errors as text, and an exception of its C++ code as a number, of which the usual cause is
+ * std::bad_alloc.
+ * @param {unknown} error
+ * @param {(reason: string) => EngineError} createOther creates the error for any other reason
+ * @returns {EngineError}
+ */
+export function typedError(error, createOther) {
+  if (error instanceof EngineError) return error;
+  const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  if (/CompileError|Content Security Policy|wasm-unsafe-eval/i.test(reason)) {
+    return new WebAssemblyError(`WebAssembly does not start on this page: use another browser. (${reason})`);
+  }
+  const isException = /(^|\[wasm\] )(Error: )?\d+$/.test(reason);
+  if (error instanceof RangeError || isException || MEMORY.test(reason)) {
+    return new OutOfMemoryError("The memory of the browser is full: close other tabs, or use a shorter text.");
+  }
+  return createOther(reason);
 }

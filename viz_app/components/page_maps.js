@@ -1,8 +1,9 @@
-// The maps of a page, from the bytes that `packing.py` makes to those that the view takes.
+// The maps of a page, from the bytes that `export/packing.py` makes, or from numbers, to those that the view takes.
 
-import { upToFour } from "../components/message.js";
+import { upToFour } from "./message.js";
+import { halfToEven } from "./rounding.js";
 
-/** @import { Codes, Line } from "../components/messages.d.ts" */
+/** @import { Codes, Line } from "./messages.d.ts" */
 
 /**
  * What all maps of a page have in common.
@@ -30,9 +31,7 @@ export function mapsIn(bytes, ranks, form) {
   const none = () => new Uint8Array();
   return ranks.map((rank) => {
     if (form.exact) {
-      const numbers = new Float32Array(woven(take(4 * rows * columns), 4).buffer);
-      const row = (/** @type {number} */ i) => numbers.subarray(i * columns, (i + 1) * columns);
-      return { coded: () => coded(numbers, form), lines: () => linesOf(numbers, form), row };
+      return exactMap(new Float32Array(woven(take(4 * rows * columns), 4).buffer), form);
     }
     if (!rank) {
       const map = take(4 * rows + upToFour(rows * columns));
@@ -44,6 +43,21 @@ export function mapsIn(bytes, ranks, form) {
     const made = () => coded(product(left, right, head[rows], rank), form, head.subarray(0, rows));
     return { coded: made, row: (i) => decoded(made(), i, form), lines: none };
   });
+}
+
+/**
+ * A map whose values are known exactly.
+ * @param {Float32Array} numbers (query, key)
+ * @param {Form} form
+ * @returns {PageMap}
+ */
+export function exactMap(numbers, form) {
+  const { columns } = form;
+  return {
+    coded: () => coded(numbers, form),
+    lines: () => linesOf(numbers, form),
+    row: (i) => numbers.subarray(i * columns, (i + 1) * columns),
+  };
 }
 
 /**
@@ -81,7 +95,7 @@ export function product(left, right, step, rank) {
 }
 
 /**
- * As the view takes a map.
+ * As the view takes a map; computed in float32, like `coded` of attention_view/packing.py.
  * @param {Float32Array} numbers the values, or with maxima given their shares of these
  * @param {Form} form
  * @param {Float32Array} [given] maxima
@@ -94,9 +108,9 @@ export function coded(numbers, { rows, columns, signed, codes }, given) {
     if (!given) maxima[row] = values.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
     const whole = given ? 1 : maxima[row] || 1;
     values.forEach((x, i) => {
-      const share = Math.max(-1, Math.min(x / whole, 1));
-      const code = signed ? codes.zero + Math.round(codes.zero * share) : Math.round(codes.highest * share);
-      bytes[row * columns + i] = Number.isFinite(x) ? code : codes.none;
+      const share = Math.fround(Math.max(-1, Math.min(x / whole, 1)));
+      const steps = signed ? Math.fround(codes.zero + Math.fround(codes.zero * share)) : codes.highest * share;
+      bytes[row * columns + i] = Number.isFinite(x) ? halfToEven(steps) : codes.none;
     });
   }
   const made = new Uint8Array(4 * rows + bytes.length);
@@ -132,7 +146,7 @@ export function linesOf(numbers, { rows, columns }) {
 
 /**
  * The lines that these are.
- * @param {Form} form
+ * @param {Pick<Form, "rows" | "columns">} form
  * @returns {Line[]}
  */
 export function everyLine({ rows, columns }) {

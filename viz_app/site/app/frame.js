@@ -1,0 +1,278 @@
+// The frame of all pages: navigation, title, texts, tokens, notices, and the places of the page.
+
+import { element } from "../../components/elements.js";
+import { drawFailure } from "./failures.js";
+import { drawLoading } from "./loading_bar.js";
+import { PAGES } from "./state.js";
+
+/** @import { ModelLoader } from "./loading.js" */
+/** @import { Fault } from "./state.js" */
+/** @import { Language, PageContext, Places, State } from "./types.d.ts" */
+
+/**
+ * What a visitor can do in the frame.
+ * @typedef {object} Actions
+ * @property {(text: string, pair: string) => void} changeTexts
+ * @property {(word: number) => void} toggleMask
+ * @property {(index: number) => void} openExample
+ *
+ * @typedef {ReturnType<typeof createFrame>} Frame
+ */
+
+const TEXTLESS_PAGES = ["learn"];
+const LANGUAGES = /** @type {[Language, string][]} */ ([
+  ["en", "English"],
+  ["de", "Deutsch"],
+]);
+
+/**
+ * @param {HTMLElement} parent
+ * @param {Actions} actions
+ */
+export function createFrame(parent, actions) {
+  const nodes = createNodes();
+  const { body } = nodes;
+  parent.append(body);
+  /** @type {PageContext} */
+  let context;
+  const fields = createTextFields(nodes.texts, actions, () => context);
+
+  return {
+    /**
+     * Draw the frame of a state.
+     * @param {PageContext} current
+     * @param {{ faults: Fault[], loader: ModelLoader, notice: string }} options
+     * @returns {Places}
+     */
+    draw: (current, { faults, loader, notice }) => {
+      context = current;
+      const { state, text } = context;
+      document.documentElement.lang = state.lang;
+      document.title = `${text("title")} · Headlight`;
+      document.body.classList.toggle("embed", state.embed);
+      document.body.classList.toggle("lecture", state.lecture);
+      document.body.dataset.page = state.page;
+      nodes.problem.replaceChildren();
+      nodes.figure.setAttribute("aria-busy", "true");
+      drawNavigation(nodes, context);
+      nodes.title.textContent = text("title");
+      nodes.line.textContent = text("line");
+      nodes.texts.hidden = nodes.tokens.hidden = TEXTLESS_PAGES.includes(state.page);
+      fields.draw();
+      drawNotices(nodes.notices, context, faults, notice);
+      drawLoading(nodes.loading, loader, context);
+      return nodes;
+    },
+    /** The figure of the state is drawn. */
+    complete: () => {
+      nodes.figure.setAttribute("aria-busy", "false");
+    },
+    /** Show how far the model is loaded. @param {ModelLoader} loader */
+    drawLoading: (loader) => drawLoading(nodes.loading, loader, context),
+    /** Empty the places of a page. */
+    clear: () => {
+      for (const place of [nodes.controls, nodes.figure, nodes.reading]) place.replaceChildren();
+    },
+    /**
+     * Show an error where the figure is.
+     * @param {unknown} error
+     * @param {ModelLoader} loader
+     */
+    fail: (error, loader) => {
+      nodes.figure.setAttribute("aria-busy", "false");
+      drawFailure(nodes.problem, error, context, { loader, openExample: actions.openExample });
+    },
+  };
+}
+
+function createNodes() {
+  const body = element("div", "site");
+  const header = element("header", "bar");
+  const brand = element("a", "brand", "Headlight");
+  const navigation = element("nav", "pages");
+  const tools = element("div", "tools");
+  header.append(brand, navigation, tools);
+  const loading = element("div", "loading");
+  loading.setAttribute("role", "status");
+  const main = element("main", "page");
+  const heading = element("div", "heading");
+  const title = element("h1");
+  const line = element("p", "line");
+  heading.append(title, line);
+  const texts = element("form", "texts");
+  const tokens = element("div", "tokens");
+  const notices = element("div", "notices");
+  const controls = element("div", "controls");
+  const problem = element("div", "problem");
+  problem.setAttribute("role", "alert");
+  const figure = element("div", "figure");
+  const reading = element("div", "reading");
+  main.append(heading, texts, tokens, notices, controls, problem, figure, reading);
+  const lesson = element("aside", "lesson");
+  const columns = element("div", "columns");
+  columns.append(main, lesson);
+  body.append(header, loading, columns);
+  return {
+    body,
+    brand,
+    navigation,
+    tools,
+    loading,
+    title,
+    line,
+    texts,
+    tokens,
+    notices,
+    controls,
+    problem,
+    figure,
+    reading,
+    lesson,
+  };
+}
+
+/**
+ * @param {ReturnType<typeof createNodes>} nodes
+ * @param {PageContext} context
+ */
+function drawNavigation({ brand, navigation, tools }, context) {
+  const { state, text } = context;
+  brand.setAttribute("href", context.link({ page: "start" }));
+  brand.onclick = (event) => follow(event, context, { page: "start" });
+  navigation.setAttribute("aria-label", text("site:navigation"));
+  navigation.replaceChildren(
+    ...PAGES.map((page) => {
+      const link = createLink(context, text(`${page}:title`), { page });
+      if (page === state.page) link.setAttribute("aria-current", "page");
+      link.title = text(`${page}:line`);
+      return link;
+    }),
+  );
+  const languages = LANGUAGES.filter(([language]) => language !== state.lang).map(([lang, name]) => {
+    const link = createLink(context, name, { lang });
+    link.lang = lang;
+    return link;
+  });
+  const lecture = createLink(context, text("frame:settings.lecture"), { lecture: !state.lecture });
+  lecture.title = text("frame:settings.lecture_help");
+  if (state.lecture) lecture.setAttribute("aria-current", "true");
+  tools.replaceChildren(createCopyButton(context), lecture, ...languages);
+}
+
+/**
+ * Return a link to another state, which is opened without loading the site again.
+ * @param {PageContext} context
+ * @param {string} label
+ * @param {Partial<State>} changes
+ */
+export function createLink(context, label, changes) {
+  const link = element("a", "", label);
+  link.href = context.link(changes);
+  link.onclick = (event) => follow(event, context, changes);
+  return link;
+}
+
+/**
+ * @param {MouseEvent} event
+ * @param {PageContext} context
+ * @param {Partial<State>} changes
+ */
+function follow(event, context, changes) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  context.change(changes);
+}
+
+/** @param {PageContext} context */
+function createCopyButton({ link, text }) {
+  const button = element("button", "quiet", text("site:copy_link"));
+  button.type = "button";
+  button.onclick = async () => {
+    try {
+      await navigator.clipboard.writeText(link({}));
+      button.textContent = text("site:link_copied");
+    } catch {
+      button.textContent = text("site:copy_from_address");
+    }
+  };
+  return button;
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {PageContext} context
+ * @param {Fault[]} faults
+ * @param {string} notice
+ */
+function drawNotices(place, context, faults, notice) {
+  const sentences = faults.map(({ name, value, reason, fields }) =>
+    context.text("frame:link.impossible", {
+      name,
+      value: `'${value}'`,
+      reason: context.text(`site:reasons.${reason}`, fields),
+    }),
+  );
+  if (notice) sentences.push(notice);
+  place.replaceChildren(...sentences.map((sentence) => element("p", "notice", sentence)));
+}
+
+/**
+ * The fields of both texts. What was typed remains until another text is shown.
+ * @param {HTMLFormElement} form
+ * @param {Actions} actions
+ * @param {() => PageContext} current
+ */
+function createTextFields(form, actions, current) {
+  const first = element("input", "text");
+  const second = element("input", "text");
+  for (const [field, name] of /** @type {const} */ ([
+    [first, "text"],
+    [second, "pair"],
+  ])) {
+    Object.assign(field, { type: "text", name, autocomplete: "off", spellcheck: false });
+    field.dir = "auto";
+    field.oninput = () => showApply();
+  }
+  const add = element("button", "quiet");
+  const apply = element("button", "primary");
+  Object.assign(add, { type: "button" });
+  form.append(first, add, second, apply);
+  /** @type {[string, string]} */
+  let drawn = ["", ""];
+  let isPairOpen = false;
+
+  const showApply = () => {
+    apply.hidden = first.value === drawn[0] && second.value === drawn[1];
+  };
+  const showPair = () => {
+    second.hidden = !isPairOpen;
+    add.hidden = isPairOpen;
+  };
+  add.onclick = () => {
+    isPairOpen = true;
+    showPair();
+    second.focus();
+  };
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    actions.changeTexts(first.value, second.value);
+  };
+
+  return {
+    draw: () => {
+      const { state, text } = current();
+      if (first.value === drawn[0] || state.text !== drawn[0]) first.value = state.text;
+      if (second.value === drawn[1] || state.pair !== drawn[1]) second.value = state.pair;
+      drawn = [state.text, state.pair];
+      isPairOpen = second.value !== "";
+      first.setAttribute("aria-label", text("frame:text.first"));
+      first.placeholder = text("frame:text.first_placeholder");
+      second.setAttribute("aria-label", text("frame:text.second"));
+      second.placeholder = text("frame:text.second_placeholder_next");
+      add.textContent = text("site:add_second");
+      apply.textContent = text("site:apply");
+      showApply();
+      showPair();
+    },
+  };
+}

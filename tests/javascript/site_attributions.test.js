@@ -12,22 +12,16 @@ import {
 } from "../../viz_app/site/app/attributions.js";
 import { csvText } from "../../viz_app/site/app/csv.js";
 import { cellNumber, twoDigits } from "../../viz_app/site/app/numbers.js";
-import { tokenLabels } from "../../viz_app/site/app/token_labels.js";
 
 /** @type {any} */
-const ENCODING = {
-  text: "She opened the doormat",
-  pair: null,
-  tokens: ["[CLS]", "she", "opened", "the", "[MASK]", "[MASK]", "[SEP]"],
-  sides: [null, "A", "A", "A", "A", "A", null],
-  roles: ["first", null, null, null, "mask", "mask", "end"],
-  words: [null, 0, 1, 2, 3, 3, null],
-  offsets: [[0, 0], [0, 3], [4, 10], [11, 14], [15, 19], [19, 22], [0, 0]], // biome-ignore format: one line
-};
+const ENCODING = { sides: [null, "A", "A", "A", "A", "A", null] };
 
-test("special tokens and the mask of the target cannot be removed", () => {
-  assert.deepEqual(removablePositions(ENCODING, /** @type {any} */ ({ position: 4 })), [1, 2, 3, 5]);
-  assert.deepEqual(removablePositions(ENCODING, /** @type {any} */ ({ position: null })), [1, 2, 3, 4, 5]);
+/** A target with masks at some positions. @param {number[]} positions @returns {any} */
+const target = (...positions) => ({ terms: { terms: positions.map((position) => ({ position })) } });
+
+test("special tokens and the masks of the target cannot be removed", () => {
+  assert.deepEqual(removablePositions(ENCODING, target(4)), [1, 2, 3, 5]);
+  assert.deepEqual(removablePositions(ENCODING, { ...target(), terms: { nextSentence: [1, -1] } }), [1, 2, 3, 4, 5]);
 });
 
 test("the sentence names the tokens with the largest and the lowest score", () => {
@@ -64,16 +58,6 @@ test("numbers have the digits of the app", () => {
     "0.00",
     "",
   ]);
-});
-
-test("a masked token is named by its original", () => {
-  assert.deepEqual(
-    tokenLabels(ENCODING, (piece) => `${piece} (masked)`),
-    ["[CLS]", "she", "opened", "the", "door (masked)", "##mat (masked)", "[SEP]"],
-  );
-  const typed = { ...ENCODING, text: "She opened the [MASK]" };
-  typed.offsets = typed.offsets.with(4, [15, 21]);
-  assert.equal(tokenLabels(typed, String)[4], "[MASK]");
 });
 
 test("a file has full precision, quotes, and no formulas", () => {

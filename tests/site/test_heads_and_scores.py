@@ -26,7 +26,7 @@ import { removablePositions, sharesOf } from "./viz_app/site/app/attributions.js
 import { csvText } from "./viz_app/site/app/csv.js";
 import { currentEdge, findHeads, openingHead } from "./viz_app/site/app/find_heads.js";
 import { cellNumber, twoDigits } from "./viz_app/site/app/numbers.js";
-import { tokenLabels } from "./viz_app/site/app/token_labels.js";
+import { tokenLabel } from "./viz_app/site/app/encodings.js";
 import { gradientXAttention } from "./viz_app/site/engine/integrated_gradients.js";
 
 const { run, edge, values, numbers } = JSON.parse(readFileSync(process.argv[1], "utf8"));
@@ -45,7 +45,7 @@ console.log(JSON.stringify({
   shares: [...sharesOf(scores)],
   contributions: [...contributionsOf(run, { value: floats(values) })],
   removable: removablePositions(run.encoding, run.target),
-  labels: tokenLabels(run.encoding, (piece) => `${piece} (masked)`),
+  labels: run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, "{piece} (masked)")),
   numbers: numbers.map(twoDigits),
   cells: numbers.map(cellNumber),
   csv: csvText([["=1", 'a "b"', "c,d", null], ["-e", "f", "'+g", ""]]),
@@ -71,7 +71,10 @@ def javascript(run: ModelRun, values: np.ndarray, folder: Path) -> dict[str, Any
             "attention": flat(run.attention),
             "attentionGradient": flat(run.select_map("gradient")),
             "headMaskGradient": flat(run.gate_gradient),
-            "target": {"position": target.position, "value": run.target_value},
+            "target": {
+                "value": run.target_value,
+                "terms": {"terms": [{"position": position} for position, _ in target.target_pieces]},
+            },
             "encoding": {
                 "text": encoding.text,
                 "pair": encoding.pair,

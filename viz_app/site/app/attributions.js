@@ -12,12 +12,12 @@ export const METHOD_NAMES = ["gradient x attention", "input x gradient", "integr
  */
 
 /**
- * Return the positions that can be removed while the target stays defined: all but special tokens and its own mask.
+ * Return the positions that can be removed while the target stays defined: all but special tokens and its own masks.
  * @param {Encoding} encoding
  * @param {ResolvedTarget} target
  */
-export const removablePositions = ({ sides }, { position }) =>
-  [...sides.keys()].filter((index) => sides[index] !== null && index !== position);
+export const removablePositions = ({ sides }, { terms: { terms = [] } }) =>
+  [...sides.keys()].filter((index) => sides[index] !== null && terms.every(({ position }) => position !== index));
 
 /**
  * Return the tokens with the largest and the lowest score among some positions.

@@ -17,11 +17,9 @@ from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
-from viz_app.components import attention_view, head_grid
-from viz_app.components.attention_view.packing import CODES
 from viz_app.components.joining import joined
+from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
-from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
@@ -109,7 +107,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     stored = _write_stored_runs(loaded, folder / "stored", [*examples, *_further_texts(loaded, examples)], report)
     description = {
         "model": _describe_model(loaded, folder, visit_bytes),
-        "look": _look(),
+        "look": views_look(),
         "texts": {tag: _texts(tag) for tag in LANGUAGES},
         "swaps": SWAPS,
         "examples": [
@@ -191,21 +189,6 @@ def _library_texts() -> dict[str, Any]:
     units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
     texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}
     return {"methods": texts, "units": units}
-
-
-def _look() -> dict[str, Any]:
-    """Return what the views are told of colours, codes, limits and markup."""
-    return {
-        "sequential": SEQUENTIAL,
-        "diverging": DIVERGING,
-        "headColours": HEAD_COLOURS,
-        "tints": SENTENCE_TINTS,
-        "codes": CODES,
-        "longestAsk": attention_view.LONGEST_ASK,
-        "keeps": [attention_view.MIN_SHARE, attention_view.MAX_SHARE],
-        "strongest": attention_view.STRONGEST,
-        "markup": {"grid": head_grid.MARKUP, "view": attention_view.MARKUP},
-    }
 
 
 def _service_worker(folder: Path, version: str) -> str:

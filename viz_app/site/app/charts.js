@@ -3,6 +3,8 @@
 import { element } from "../../components/elements.js";
 import { twoDigits } from "../../components/numbers.js";
 
+/** @import { PageContext } from "./types.d.ts" */
+
 /**
  * A row of bars.
  * @typedef {object} BarRow
@@ -45,6 +47,20 @@ export function probabilityBars(rows, { texts, limit = largestProbability(rows),
   figure.append(table);
   return figure;
 }
+
+/**
+ * Return the texts of bars.
+ * @param {PageContext} context
+ * @param {string} caption
+ * @returns {BarTexts}
+ */
+export const barTexts = ({ text }, caption) => ({
+  caption,
+  label: text("site:bars.token"),
+  value: text("site:bars.probability"),
+  before: text("site:bars.before"),
+  now: text("site:bars.now"),
+});
 
 /** @param {BarRow[]} rows */
 export const largestProbability = (rows) => Math.max(...rows.flatMap(({ now, before }) => [now, before || 0])) || 1;

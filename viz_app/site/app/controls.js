@@ -2,10 +2,35 @@
 
 import { childrenOf, element } from "../../components/elements.js";
 import { csvText, saveFile } from "./csv.js";
+import { longestWord, wordText } from "./encodings.js";
 import { templateOf, withoutMarkup } from "./texts.js";
 
-/** @import { PageContext } from "./types.d.ts" */
 /** @import { Cell } from "./csv.js" */
+/** @import { PageContext, Run } from "./types.d.ts" */
+
+/**
+ * Return a button.
+ * @param {string} label
+ * @param {"primary" | "quiet" | "example" | "link" | "option"} kind
+ * @param {() => void} onClick
+ */
+export function createButton(label, kind, onClick) {
+  const button = element("button", kind, label);
+  button.type = "button";
+  button.onclick = onClick;
+  return button;
+}
+
+/**
+ * Return the button that masks the longest word of the text.
+ * @param {PageContext} context
+ * @param {Run} run
+ */
+export function createMaskButton({ text, change }, { original }) {
+  const word = longestWord(original);
+  const label = text("site:mask_word", { word: wordText(original, word) });
+  return createButton(label, "primary", () => change({ masked: [word] }));
+}
 
 /**
  * Draw a group of buttons of which one is pressed. The buttons stay as long as the options do, and so does the focus.
@@ -22,7 +47,7 @@ export function drawChoice(group, { label, options, value, onChoose }) {
   group.setAttribute("role", "group");
   group.setAttribute("aria-label", label);
   while (group.childElementCount > options.length) group.lastElementChild?.remove();
-  while (group.childElementCount < options.length) group.append(createButton(""));
+  while (group.childElementCount < options.length) group.append(createButton("", "option", () => {}));
   childrenOf(group).forEach((button, index) => {
     const [option, text] = options[index];
     button.textContent = text;
@@ -31,16 +56,6 @@ export function drawChoice(group, { label, options, value, onChoose }) {
       if (option !== value) onChoose(option);
     };
   });
-}
-
-/**
- * @param {string} text
- * @param {string} [name] its classes
- */
-export function createButton(text, name = "") {
-  const button = element("button", name, text);
-  button.type = "button";
-  return button;
 }
 
 /**
@@ -68,9 +83,22 @@ export function drawList(list, { label, options, index, onChoose }) {
  * @param {() => Cell[][]} rows
  */
 export function createDownload(label, name, rows) {
-  const button = createButton(label, "quiet");
-  button.onclick = () => saveFile(name, csvText(rows()));
-  return button;
+  return createButton(label, "quiet", () => saveFile(name, csvText(rows())));
+}
+
+/**
+ * Say that a text has nothing to explain, with a button that masks a word.
+ * @param {HTMLElement} place
+ * @param {PageContext} context
+ * @param {Run} run
+ * @param {string} beginning of the sentence
+ */
+export function drawMissingTarget(place, context, run, beginning) {
+  const { text, site } = context;
+  const ways = [...(site.model.has_mlm ? ["mask"] : []), ...(site.model.has_nsp && !run.encoding.pair ? ["pair"] : [])];
+  const advice = ways.map((way) => text(`frame:advice.${way}`)).join(text("site:or"));
+  place.replaceChildren(element("p", "notice", `${beginning}: ${advice}.`));
+  if (site.model.has_mlm) place.append(createMaskButton(context, run));
 }
 
 /**

@@ -1,32 +1,26 @@
 // The heads that attend most from one token to another, with the effect of switching each off.
 
 import { element } from "../../components/elements.js";
-import { contributionsOf } from "./ablations.js";
 import { createButton, drawList } from "./controls.js";
 import { tokenLabel } from "./encodings.js";
-import { findHeads } from "./find_heads.js";
+import { drawHeadList } from "./head_list.js";
 import { withProgress } from "./progress.js";
-import { drawTable } from "./tables.js";
 
-/** @import { Edge, PairHead } from "./find_heads.js" */
-/** @import { Ablations, PageContext, Run } from "./types.d.ts" */
-
-const LISTED = 6;
+/** @import { Edge } from "./find_heads.js" */
+/** @import { Ablations, Head, PageContext, Run } from "./types.d.ts" */
 
 /** The section with two lists of tokens and the table of heads; it is hidden until two tokens are compared. */
 export function createFoundHeads() {
   const box = element("section", "found");
   const lists = element("div", "pair");
   const [from, to] = [element("select"), element("select")];
-  const heading = element("h2");
-  const table = element("div");
-  const [work, measure, note] = [element("div"), createButton("", "quiet"), element("p", "note")];
+  const [list, work] = [element("div"), element("div")];
   const labels = [element("label"), element("label")];
   labels.forEach((label, end) => {
     label.append(element("span"), [from, to][end]);
   });
   lists.append(...labels);
-  box.append(lists, heading, table, work, measure, note);
+  box.append(lists, list, work);
   /** @type {string | null} key of the request of which the effects were measured */
   let measured = null;
 
@@ -37,34 +31,47 @@ export function createFoundHeads() {
    */
   async function draw(context, run, edge) {
     const { state, text, runs, request, signal } = context;
+    work.replaceChildren();
     box.hidden = state.edge === null;
     if (box.hidden) return;
     drawTokens(context, run, edge);
-    const template = text("frame:tokens.masked");
-    const [query, key] = edge.map((position) => `“${tokenLabel(run.encoding, position, template)}”`);
-    heading.textContent = text("find:title", { query, key });
-    note.textContent = text("find:reading");
-    const heads = findHeads(run, edge).slice(0, LISTED);
-    drawTable(table, tableOf(context, heads, null, null));
     const ablated = request({ off: [] });
     const id = JSON.stringify(ablated);
-    measure.textContent = text("find:measure");
-    measure.hidden = run.target === null || runs.isStored(ablated) || measured === id;
-    measure.onclick = () => {
-      measured = id;
-      measure.hidden = true;
-      addEffects().catch(context.fail);
-    };
+    const full = run.target && (await runs.run(ablated, { signal }));
+    if (signal.aborted) return;
+    drawHeads(context, { run, full, edge, ablations: null });
+    if (full === null) return;
     const addEffects = async () => {
-      const full = await runs.run(ablated, { signal });
       const ablations = await withProgress(work, context, text("find:measure"), (options) =>
         runs.ablations(ablated, options),
       );
       if (signal.aborted) return;
-      if (ablations) drawTable(table, tableOf(context, heads, full, ablations));
-      else [measured, measure.hidden] = [null, false];
+      if (ablations) drawHeads(context, { run, full, edge, ablations });
+      else offer();
     };
-    if (run.target !== null && measure.hidden) await addEffects();
+    const offer = () => {
+      const button = createButton(text("find:measure"), "quiet", () => {
+        measured = id;
+        button.remove();
+        addEffects().catch(context.fail);
+      });
+      measured = null;
+      work.replaceChildren(button);
+    };
+    if (runs.isStored(ablated) || measured === id) await addEffects();
+    else offer();
+  }
+
+  /**
+   * @param {PageContext} context
+   * @param {{ run: Run, full: Run | null, edge: Edge, ablations: Ablations | null }} content
+   */
+  function drawHeads(context, { run, full, edge, ablations }) {
+    const { text, change } = context;
+    const template = text("frame:tokens.masked");
+    const [query, key] = edge.map((position) => `“${tokenLabel(run.encoding, position, template)}”`);
+    const onOpen = (/** @type {Head} */ head) => change({ head });
+    drawHeadList(list, context, { run, full: full ?? run, edge, ablations, names: { query, key }, onOpen });
   }
 
   /**
@@ -92,35 +99,3 @@ export function createFoundHeads() {
 
   return { box, draw };
 }
-
-/**
- * @param {PageContext} context
- * @param {PairHead[]} heads
- * @param {Run | null} full with all heads on
- * @param {Ablations | null} ablations
- * @returns {import("./tables.js").Table}
- */
-function tableOf({ text, change, state }, heads, full, ablations) {
-  const contributions = full && ablations && contributionsOf(full, ablations);
-  const names = ["weight", "percentile", ...(contributions ? ["effect"] : [])];
-  return {
-    label: text("find:head"),
-    columns: names.map((name) => ({ label: text(`find:${name}`), help: text(`find:help.${name}`) })),
-    rows: heads.map(({ layer, head, weight, percentile }) => ({
-      label: `L${layer} H${head}`,
-      isSelected: state.head?.[0] === layer && state.head[1] === head,
-      onOpen: () => change({ head: [layer, head] }),
-      cells: [
-        weight.toFixed(2),
-        percentile.toFixed(0),
-        ...(contributions && full ? [signedNumber(-contributions[layer * full.heads + head])] : []),
-      ],
-    })),
-  };
-}
-
-/**
- * Return a number with two decimals and its sign.
- * @param {number} value
- */
-export const signedNumber = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;

@@ -47,8 +47,7 @@ function createBar({ text }, label, onCancel) {
   bar.setAttribute("aria-label", label);
   const note = element("span", "note");
   note.setAttribute("role", "status");
-  const cancel = createButton(text("site:work.cancel"), "quiet");
-  cancel.onclick = onCancel;
+  const cancel = createButton(text("site:work.cancel"), "quiet", onCancel);
   box.append(name, bar, note, cancel);
   const start = performance.now();
   const draw = (/** @type {number} */ done, /** @type {number} */ total) => {

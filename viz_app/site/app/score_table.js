@@ -81,10 +81,9 @@ function createRow({ method, scores, pending }, count, isSelected, colours, onSe
   const line = element("tr");
   const name = element("th", "method");
   name.scope = "row";
-  const button = createButton(method, "link");
+  const button = createButton(method, "link", () => onSelect(method));
   button.dataset.method = method;
   button.setAttribute("aria-pressed", String(isSelected));
-  button.onclick = () => onSelect(method);
   name.append(button);
   line.append(name);
   if (scores) line.append(...createBars(scores, colours));

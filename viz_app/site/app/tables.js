@@ -49,9 +49,8 @@ function createRow({ label, isSelected, onOpen, cells }) {
   const row = element("tr");
   const name = element("th");
   name.scope = "row";
-  const button = createButton(label, "link");
+  const button = createButton(label, "link", onOpen);
   button.setAttribute("aria-pressed", String(isSelected));
-  button.onclick = onOpen;
   name.append(button);
   row.append(name, ...cells.map((cell) => element("td", "", cell)));
   return row;

@@ -164,14 +164,85 @@ export interface SiteDescription {
   swaps: Record<string, string>;
   examples: Example[];
   lessons: LessonDescription[];
+  check_settings: CheckSettings;
   /** Key of a stored run (`storedKey` of stored_runs.js) -> its file. */
   stored: Record<string, string>;
 }
 
-/** A lesson, as in its TOML file, in both languages. */
+/** A lesson in both languages, and the record of its question, if it is stored; see lesson_checks.js. */
 export interface LessonDescription {
   name: string;
-  texts: Record<Language, Record<string, unknown>>;
+  texts: Record<Language, Lesson>;
+  record: unknown;
+}
+
+/** A lesson in one language, as `Lesson` of viz_app/lessons/__init__.py. */
+export interface Lesson {
+  name: string;
+  title: string;
+  question: string;
+  course: number;
+  number: number;
+  minutes: number;
+  source: string;
+  link: string;
+  predict: LessonTask;
+  exercise: LessonTask;
+  reveal: LessonReveal;
+  own_sentence: LessonTask;
+  free: { label: string; view: LessonView }[];
+}
+
+/** The state of a page, as in an address; an empty address leaves it unchanged. */
+export interface LessonView {
+  page: PageName;
+  address: Record<string, string>;
+}
+
+export interface LessonOption {
+  minimum: number;
+  maximum: number;
+  label: string;
+}
+
+export interface LessonTask {
+  view: LessonView;
+  text: string;
+  answer: "word" | "number" | "choice" | "order" | "page";
+  check: string;
+  right: string;
+  wrong: string;
+  hint: string;
+  options: LessonOption[];
+  minimum: number;
+  maximum: number;
+  unit: string;
+  items: string[];
+}
+
+export interface LessonReveal {
+  view: LessonView;
+  right: string;
+  wrong: string;
+  claim_fails: string;
+  title: string;
+  bars: Record<string, string>;
+  form: string;
+}
+
+/** What the checks in Python and in JavaScript both need. */
+export interface CheckSettings {
+  max_tokens: number;
+  unrelated_sentence: string;
+  high_probability: number;
+  low_probability: number;
+  guess_count: number;
+  guesses_tolerance: number;
+  occupations: string[];
+  explained_occupation: string;
+  occupations_tolerance: number;
+  frame: string;
+  min_probability: number;
 }
 
 /** Where a page draws. `lesson` is beside it. */

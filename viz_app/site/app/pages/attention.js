@@ -5,7 +5,7 @@ import { element } from "../../../components/elements.js";
 import { HeadView } from "../../../components/head_views.js";
 import { twoDigits } from "../../../components/numbers.js";
 import { fixedHeader, mountView, showHeadGrid } from "../../../components/run_views.js";
-import { createButton, drawChoice, writeReading } from "../controls.js";
+import { createButton, drawChoice, drawMissingTarget, writeReading } from "../controls.js";
 import { tokenLabel } from "../encodings.js";
 import {
   clickedEdge,
@@ -52,11 +52,13 @@ async function draw(context, places, memory) {
   drawControls(view, context);
   const content = await readContent(context);
   if (context.signal.aborted) return;
-  drawMissingTarget(view.missing, context, content.run);
-  drawFigure(view, context, content);
+  view.missing.hidden = context.state.show === "attention" || content.run.target !== null;
+  drawMissingTarget(view.missing, context, content.run, context.text("site:attention.missing_target"));
+  const isFound = drawFigure(view, context, content);
   const texts = `views.${content.shown}`;
   const sums = content.shown === "attention" ? `${context.text("sums.whole")} ` : "";
   writeReading(places.reading, context, sums + context.text(`${texts}.reading`), context.text(`${texts}.misleads`));
+  await isFound;
 }
 
 /**
@@ -66,10 +68,10 @@ async function draw(context, places, memory) {
 function createView({ controls, figure }) {
   const [views, quantities] = [element("div"), element("div")];
   controls.append(views, quantities);
-  const missing = element("p", "notice");
+  const missing = element("div");
   const layout = element("div", "maps");
   const [small, large] = [element("div", "small"), element("div", "large")];
-  const [gridHost, note, pairButton] = [element("div"), element("p", "note"), createButton("", "quiet")];
+  const [gridHost, note, pairButton] = [element("div"), element("p", "note"), createButton("", "quiet", () => {})];
   const [result, headHost] = [element("p", "result"), element("div", "head-view")];
   result.setAttribute("role", "status");
   small.append(gridHost, note, pairButton);
@@ -139,24 +141,6 @@ async function readContent({ state, runs, request, signal, text }) {
 }
 
 /**
- * Say why there is no gradient, and what gives one.
- * @param {HTMLElement} place
- * @param {PageContext} context
- * @param {Run} run
- */
-function drawMissingTarget(place, { state, text }, run) {
-  place.hidden = state.show === "attention" || run.target !== null;
-  if (place.hidden) return;
-  place.textContent = `${text("site:attention.missing_target")}: ${missingTarget(text)}.`;
-}
-
-/**
- * Return what a visitor can do so that there is a target.
- * @param {PageContext["text"]} text
- */
-export const missingTarget = (text) => [text("frame:advice.mask"), text("frame:advice.pair")].join(text("site:or"));
-
-/**
  * @param {AttentionView} view
  * @param {PageContext} context
  * @param {Content} content
@@ -167,7 +151,7 @@ function drawFigure(view, context, content) {
   drawGrid(view, context, content);
   if (state.view === "heads") view.result.textContent = "";
   else drawHead(view, context, content);
-  view.found.draw(context, content.run, currentEdge(content.run, content.head, state.edge));
+  return view.found.draw(context, content.run, currentEdge(content.run, content.head, state.edge));
 }
 
 /**

@@ -4,17 +4,15 @@ import { element } from "../../../components/elements.js";
 import { twoDigits } from "../../../components/numbers.js";
 import { mountView, showHeadGrid } from "../../../components/run_views.js";
 import { contributionRows, contributionsOf, rankedContributions } from "../ablations.js";
-import { halfBar, probabilityBars } from "../charts.js";
-import { createDownload, drawChoice, writeReading } from "../controls.js";
-import { maskedPiece } from "../encodings.js";
+import { barTexts, halfBar, probabilityBars } from "../charts.js";
+import { createDownload, drawChoice, drawMissingTarget, writeReading } from "../controls.js";
 import { allHeads, prunedHeads } from "../find_heads.js";
-import { signedNumber } from "../found_heads.js";
 import { withProgress } from "../progress.js";
 import { sortedHeads } from "../state.js";
 import { drawTable } from "../tables.js";
-import { probabilityOf } from "../targets.js";
+import { originalId, probabilityOf } from "../targets.js";
 
-/** @import { BarRow, BarTexts } from "../charts.js" */
+/** @import { BarRow } from "../charts.js" */
 /** @import { Ablations, Head, Page, PageContext, Places, Prediction, Run, State } from "../types.d.ts" */
 
 /** @typedef {ReturnType<typeof createView>} HeadsView */
@@ -231,8 +229,8 @@ function drawPredictions(place, context, full, run) {
     parts.push(...nextSentenceChange(context, full.nextSentence, run.nextSentence));
   }
   if (!parts.length) {
-    const ways = [text("frame:advice.mask"), text("frame:advice.pair")].join(text("site:or"));
-    parts.push(element("p", "notice", `${text("missing_target")}: ${ways}.`));
+    drawMissingTarget(place, context, full, text("missing_target"));
+    return;
   }
   place.replaceChildren(...parts);
 }
@@ -242,13 +240,14 @@ const drawn = ({ predictions }) => predictions.slice(0, DRAWN_MASKS);
 
 /**
  * @param {PageContext} context
- * @param {Run} full
+ * @param {Run} run
  * @param {Prediction} before
  * @param {Prediction} after
  * @param {number} limit
  * @returns {HTMLElement[]}
  */
-function wordChange({ text, state }, { encoding }, before, after, limit) {
+function wordChange(context, run, before, after, limit) {
+  const { text, state } = context;
   const [[first], [newFirst]] = [before.top, after.top];
   const key = !state.off.length ? "all_on" : first.id === newFirst.id ? "stays" : "changes";
   const sentence = text(`change.${key}`, {
@@ -259,9 +258,8 @@ function wordChange({ text, state }, { encoding }, before, after, limit) {
     heads: namedHeads(text, state.off),
   });
   const { position } = before;
-  const original = maskedPiece(encoding, position);
-  const rows = barRows(before, after, state.off.length > 0, original);
-  const bars = probabilityBars(rows, { texts: barTexts(text, position), limit });
+  const rows = barRows(before, after, state.off.length > 0, originalId(run, position));
+  const bars = probabilityBars(rows, { texts: barTexts(context, text("site:mask_caption", { position })), limit });
   return [resultLine(sentence), bars];
 }
 
@@ -277,7 +275,7 @@ function resultLine(sentence) {
  * @param {Prediction} before
  * @param {Prediction} after
  * @param {boolean} hasBefore
- * @param {string | null} original the masked word
+ * @param {number | null} original id of the masked token
  * @returns {BarRow[]}
  */
 function barRows(before, after, hasBefore, original) {
@@ -287,22 +285,9 @@ function barRows(before, after, hasBefore, original) {
     label: token,
     now: probabilityOf(after, id),
     before: hasBefore ? probabilityOf(before, id) : undefined,
-    isOriginal: token === original?.toLowerCase(),
+    isOriginal: id === original,
   }));
 }
-
-/**
- * @param {PageContext["text"]} text
- * @param {number} position
- * @returns {BarTexts}
- */
-const barTexts = (text, position) => ({
-  caption: text("site:heads.bars.caption", { position }),
-  label: text("site:heads.bars.label"),
-  value: text("site:heads.bars.value"),
-  before: text("site:heads.bars.before"),
-  now: text("site:heads.bars.now"),
-});
 
 /**
  * @param {PageContext} context
@@ -317,7 +302,7 @@ function nextSentenceChange({ text, state }, before, after) {
   const sentence = text(`change.${key}`, { quantity, p, q, heads: namedHeads(text, state.off) });
   const bar = halfBar(after, {
     before: p === q ? undefined : before,
-    ends: [text("site:heads.bars.no"), text("site:heads.bars.yes")],
+    ends: [text("site:verdict.no"), text("site:verdict.yes")],
     label: sentence,
   });
   return [resultLine(sentence), bar];
@@ -386,7 +371,7 @@ function drawLargest({ measured, summary, table }, { text, change }, full, ablat
       isSelected: false,
       onOpen: () => change({ page: "attention", head, view: "curves" }),
       cells: [
-        signedNumber(contribution),
+        signedDigits(contribution),
         twoDigits(probability),
         ...(hasWords ? [changes ? text("site:heads.flips", { first }) : first] : []),
       ],

@@ -11,7 +11,7 @@ import {
   sideSums,
   sumOf,
 } from "../attributions.js";
-import { createButton, createDownload, drawChoice, writeReading } from "../controls.js";
+import { createButton, createDownload, drawChoice, drawMissingTarget, writeReading } from "../controls.js";
 import { tokenLabel } from "../encodings.js";
 import { withProgress } from "../progress.js";
 import { drawScores } from "../score_table.js";
@@ -38,7 +38,7 @@ async function draw(context, places, memory) {
   if (signal.aborted) return;
   view.scores.hidden = view.files.hidden = run.target === null;
   if (run.target === null) {
-    drawMissing(view, context, places);
+    drawMissing(view, context, run, places);
     return;
   }
   const { claims, misleads } = methodTexts(context);
@@ -84,14 +84,13 @@ function methodTexts({ state, text }) {
 /**
  * @param {WhyView} view
  * @param {PageContext} context
+ * @param {Run} run
  * @param {Places} places
  */
-function drawMissing({ heading, lines, totals }, { text, write }, { reading }) {
-  const ways = [text("frame:advice.mask"), text("frame:advice.pair")].join(text("site:or"));
-  heading.textContent = "";
-  lines.replaceChildren(element("p", "notice", `${text("missing")}: ${ways}.`));
-  totals.textContent = "";
-  write(reading, "missing_reading");
+function drawMissing({ heading, lines, totals }, context, run, { reading }) {
+  heading.textContent = totals.textContent = "";
+  drawMissingTarget(lines, context, run, context.text("missing"));
+  context.write(reading, "missing_reading");
 }
 
 // ---------------------------------------------------------------------------------------------------------- the scores
@@ -129,12 +128,11 @@ async function drawMethodScores(view, context, run) {
   };
   const offer = () => {
     view.cancelled = id;
-    const button = createButton(context.text("site:why.compute", { method: SLOW_METHOD }), "quiet");
-    button.onclick = () => {
+    const button = createButton(context.text("site:why.compute", { method: SLOW_METHOD }), "quiet", () => {
       view.cancelled = "";
       pending.replaceChildren();
       compute().catch(context.fail);
-    };
+    });
     pending.replaceChildren(button);
   };
   if (view.cancelled === id) offer();

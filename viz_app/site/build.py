@@ -114,6 +114,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
+        "pair": first_example().pair,
         "lessons": [],
         "stored": stored,
     }
@@ -173,7 +174,7 @@ def _write_stored_runs(
 def _describe_model(loaded: LoadedModel, folder: Path, visit_bytes: int) -> dict[str, Any]:
     """Return the field `model` of `SiteDescription`."""
     exported = json.loads((folder / "model" / DESCRIPTION_FILE).read_text("utf-8"))
-    names = ("name", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
+    names = ("name", "vocabulary", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
     return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
 
 

@@ -3,7 +3,6 @@
 import { childrenOf, element } from "../../components/elements.js";
 import { csvText, saveFile } from "./csv.js";
 import { longestWord, wordText } from "./encodings.js";
-import { templateOf, withoutMarkup } from "./texts.js";
 
 /** @import { Cell } from "./csv.js" */
 /** @import { PageContext, Run } from "./types.d.ts" */
@@ -102,18 +101,18 @@ export function drawMissingTarget(place, context, run, beginning) {
 }
 
 /**
- * Write how to read the figure, and how it can mislead. Both texts are in English, and so are their headings.
+ * Write how to read the figure, and how it can mislead.
  * @param {HTMLElement} place
  * @param {PageContext} context
  * @param {string} reading
  * @param {string} misleads
  */
-export function writeReading(place, { site }, reading, misleads) {
-  const paragraph = element("p");
+export function writeReading(place, { text }, reading, misleads) {
+  const paragraph = element("p", "note");
   paragraph.append(
-    element("strong", "", templateOf(site, "en", "site", "reading")),
+    element("strong", "", text("site:read")),
     ` ${reading} `,
-    element("strong", "", withoutMarkup(templateOf(site, "en", "frame", "misleads"))),
+    element("strong", "", text("frame:misleads")),
     ` ${misleads}`,
   );
   place.replaceChildren(paragraph);

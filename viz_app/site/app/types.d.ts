@@ -149,6 +149,7 @@ export interface SiteDescription {
   version: string;
   model: {
     name: string;
+    vocabulary: number; // number of tokens
     layers: number;
     heads: number;
     max_tokens: number;
@@ -163,6 +164,7 @@ export interface SiteDescription {
   /** Words in lower case by their counterparts of another gender or number, with which Home swaps one. */
   swaps: Record<string, string>;
   examples: Example[];
+  pair: string; // a second sentence that a button adds
   lessons: LessonDescription[];
   check_settings: CheckSettings;
   /** Key of a stored run (`storedKey` of stored_runs.js) -> its file. */

@@ -101,14 +101,13 @@ function drawSwitches(view, { state, site, text, change }, full, ablations) {
   const unit = target ? text(`library:units.${unitOf(full)}`) : "";
   const pruned = prunedHeads(full);
   const title = values ? (ablations ? "title" : "title_estimate") : "title_switch";
-  const names = allHeads(full).map(([layer, head], i) =>
-    text(pruned.some((other) => isSame(other, [layer, head])) ? "site:heads.title_pruned" : `site:heads.${title}`, {
-      layer,
-      head,
-      value: values ? signedDigits(values[i]) : "",
-      unit,
-    }),
-  );
+  const names = allHeads(full).map(([layer, head], i) => {
+    if (pruned.some((other) => isSame(other, [layer, head]))) {
+      return text("site:pruned_head", { head: `L${layer} H${head}` });
+    }
+    const value = values ? signedDigits(values[i]) : "";
+    return text(`site:heads.${title}`, { layer, head, value, unit });
+  });
   const titles = Array.from({ length: layers }, (_, layer) => names.slice(layer * heads, (layer + 1) * heads));
   showHeadGrid(
     view.gridRoot,

@@ -42,7 +42,8 @@ function createWords(context, { run, full }) {
   const { text } = context;
   const words = element("section", "masks");
   if (!run.predictions.length) {
-    if (context.site.model.has_mlm) words.append(element("p", "", text("missing_mask")), createMaskButton(context, run));
+    if (context.site.model.has_mlm)
+      words.append(element("p", "", text("missing_mask")), createMaskButton(context, run));
     return words;
   }
   const masks = run.predictions.slice(0, MAX_MASKS).map((prediction) => {
@@ -195,8 +196,7 @@ function drawReading(context, place, run) {
   }
   if (site.model.has_nsp && run.nextSentence === null) {
     const offer = element("p", "note", `${text("missing_pair")} `);
-    const { pair } = site.examples.find((example) => example.pair) ?? { pair: "" };
-    if (pair) offer.append(createButton(text("add_example"), "quiet", () => context.change({ pair })));
+    offer.append(createButton(text("add_example"), "quiet", () => context.change({ pair: site.pair })));
     place.append(offer);
   }
 }

@@ -17,7 +17,7 @@ from tests.browser.conftest import ROOT, free_port
 from viz_app.site.compression import compress_parts
 
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:"
-META_PAGE = f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>A site</title>'
+PAGE = "<!doctype html>{policy}<link rel=icon href=data:,><title>A site</title>"
 
 
 def build_site(folder: Path) -> None:
@@ -29,8 +29,9 @@ def build_site(folder: Path) -> None:
         export_onnx(load("headlight-mini", device="cpu"), folder / "model", gradients=True)
     shutil.copytree(folder / "model", folder / "compressed")
     compress_parts(folder / "compressed")
-    (folder / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>A site</title>")
-    (folder / "meta.html").write_text(META_PAGE)
+    (folder / "index.html").write_text(PAGE.format(policy=""))
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    (folder / "meta.html").write_text(PAGE.format(policy=policy))
 
 
 class StaticSite(ThreadingHTTPServer):

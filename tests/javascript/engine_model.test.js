@@ -138,6 +138,7 @@ test("Only what a model has is requested, and only what is requested is returned
   const { model, calls } = modelWith(encoder, {}, inputNames, outputNames);
   assert.deepEqual(Object.keys(await model.run({ inputIds: [1, 2], gradients: false })), ["attention", "hiddenStates"]);
   assert.deepEqual(Object.keys(calls[0].inputs), inputNames);
+  assert.deepEqual(await model.run({ inputIds: [1, 2], gradients: false, outputs: ["logits"] }), {});
   const full = modelWith(DESCRIPTION, {});
   const result = await full.model.run({ ...REQUEST, gradients: false });
   assert.deepEqual(Object.keys(result).slice(-2), ["embeddings", "targetValue"]);

@@ -14,7 +14,7 @@ import { startPage } from "./pages/start.js";
 import { whyPage } from "./pages/why.js";
 import { createRuns } from "./runs.js";
 import { formatState, PAGES, parseState, withoutPositions } from "./state.js";
-import { createStoredRuns } from "./stored_source.js";
+import { createStoredRuns } from "./stored_runs.js";
 
 /** @import { Fault } from "./state.js" */
 /** @import { Page, PageName, SiteDescription, State } from "./types.d.ts" */

@@ -158,6 +158,8 @@ export interface SiteDescription {
   };
   look: Record<string, unknown>; // colours, codes, limits and markup of the views
   texts: Record<Language, Record<string, Record<string, unknown>>>; // language -> page -> key -> text
+  /** Words in lower case by their counterparts of another gender or number, with which Home swaps one. */
+  swaps: Record<string, string>;
   examples: Example[];
   lessons: LessonDescription[];
   check_settings: CheckSettings;

@@ -238,8 +238,8 @@ async function receive(response, name, length, signal, onBytes) {
 async function decompress(compressed, { name, bytes, planes = 2 }) {
   const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   const content = new Uint8Array(
-    await new Response(stream).arrayBuffer().catch(() => {
-      throw failure(name, "its compressed content is damaged");
+    await new Response(stream).arrayBuffer().catch((error) => {
+      throw error instanceof RangeError ? error : failure(name, "its compressed content is damaged");
     }),
   );
   if (content.length !== bytes) throw failure(name, `it has ${content.length} instead of ${bytes} bytes`);

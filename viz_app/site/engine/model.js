@@ -128,6 +128,7 @@ export class Model {
     const names = this.#outputNames(request);
     /** @type {RunResult} */
     const result = {};
+    if (names.length === 0) return result;
     try {
       const outputs = await this.#session.run(
         this.#inputs(request),

@@ -1,0 +1,233 @@
+"""The folder of a site: pages, texts, stored runs, and a model that runs in the browser of each visitor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_core.loading import LoadedModel
+from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
+from bert_core.progress import Progress, ignore_progress, report_count
+from bert_core.refused import Refused
+from viz_app.components import attention_view, head_grid
+from viz_app.components.attention_view.packing import CODES
+from viz_app.components.joining import joined
+from viz_app.export.markup import render, variables
+from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
+from viz_app.pages.start import EXAMPLES
+from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
+from viz_app.shell.examples import first_example
+from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
+from viz_app.site.compression import compress_parts
+from viz_app.site.stored_runs import StoredText, stored_run
+from viz_app.texts import LANGUAGES, page_texts
+
+# Folders of the pages; each has an index.html.
+PAGES = ("", "predict/", "attention/", "heads/", "why/", "learn/")
+# Files of texts that the pages use.
+TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
+PAGE_FILE, SITE_FILE = "index.html", "site.json"
+OFFLINE_FILE = "offline.js"
+FIRST_FILES = (PAGE_FILE, "app.js", "site.css", SITE_FILE)  # of every first figure, besides a stored run
+_FOLDER = Path(__file__).parent
+_OFFLINE_VALUES = '{ version: "", pages: [], files: [] }'  # in the source of the service worker
+
+
+@dataclass(frozen=True)
+class BuiltSite:
+    """What `build_site` wrote: numbers of bytes and files, and the left-out lessons as (name, reason).
+
+    first_bytes: received before the first figure. visit_bytes: of a first visit with the model.
+    """
+
+    files: int
+    total_bytes: int
+    first_bytes: int
+    visit_bytes: int
+    left_out: list[tuple[str, str]]
+
+
+def build_site(
+    loaded: LoadedModel,
+    folder: str | Path,
+    *,
+    lessons_folder: Path | None = None,
+    exported: Path | None = None,
+    report: Progress = ignore_progress,
+) -> BuiltSite:
+    """Write a site whose pages show a model and run it in the browser.
+
+    The same model and version of Headlight give files with the same bytes.
+    folder: a new or empty folder, or a site, whose files are replaced.
+    lessons_folder: with further lessons. exported: a folder that `export_onnx` wrote for this model with gradients;
+    None exports it. report: called with the number of finished stored runs.
+    Raises Refused for a folder with other files, and as `export_onnx`.
+    """
+    folder = Path(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not is_site(folder):
+        raise Refused(f"{folder} contains other files than a site: choose an empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
+        new = Path(temporary)
+        built = _write_site(loaded, new, exported, report)
+        for entry in new.iterdir():
+            if (old := folder / entry.name).is_dir():
+                shutil.rmtree(old)
+            entry.replace(old)
+    return built
+
+
+def is_site(folder: Path) -> bool:
+    """Return whether a folder contains a site."""
+    return all((folder / name).is_file() for name in (*FIRST_FILES, OFFLINE_FILE))
+
+
+def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report: Progress) -> BuiltSite:
+    """Write a site to an empty folder."""
+    _write_model(loaded, folder / "model", exported)
+    for part in ("engine", "runtime"):
+        shutil.copytree(_FOLDER / part, folder / part, ignore=shutil.ignore_patterns("*.d.mts", "*.d.ts"))
+    for page in PAGES:
+        _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
+    _write(folder / "app.js", joined(_FOLDER / "app" / "app.js", _FOLDER))
+    _write(folder / "site.css", f"{variables(None)}\n{(_FOLDER / 'app' / 'site.css').read_text('utf-8')}")
+    shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
+    visit_bytes = sum(_sizes(folder).values())
+    examples = [StoredText(example.text, example.pair, example.masked) for example in EXAMPLES.values()]
+    stored = _write_stored_runs(loaded, folder / "stored", [*examples, *_further_texts(loaded, examples)], report)
+    description = {
+        "model": _describe_model(loaded, folder, visit_bytes),
+        "look": _look(),
+        "texts": {tag: {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES} for tag in LANGUAGES},
+        "swaps": SWAPS,
+        "examples": [
+            {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
+            for label, text in zip(EXAMPLES, examples, strict=True)
+        ],
+        "lessons": [],
+        "stored": stored,
+    }
+    version = _version(folder, description)
+    _write(folder / SITE_FILE, _json({"version": version, **description}))
+    _write(folder / OFFLINE_FILE, _service_worker(folder, version))
+    sizes = _sizes(folder)
+    return BuiltSite(
+        files=len(sizes),
+        total_bytes=sum(sizes.values()),
+        first_bytes=sum(sizes[name] for name in (*FIRST_FILES, stored[examples[0].key])),
+        visit_bytes=visit_bytes,
+        left_out=[],
+    )
+
+
+def _write_model(loaded: LoadedModel, folder: Path, exported: Path | None) -> None:
+    """Write the model with compressed weights. exported: its folder, or None."""
+    if exported is None:
+        export_onnx(loaded, folder, gradients=True)
+    else:
+        shutil.copytree(exported, folder)
+    compress_parts(folder)
+
+
+def _further_texts(loaded: LoadedModel, examples: Sequence[StoredText]) -> Iterator[StoredText]:
+    """Yield the examples of the app and of its pages, and those of Home with a word swapped."""
+    for text in examples:
+        if swapped := _swap(loaded, text)[1]:
+            yield text._replace(text=swapped)
+    for example in (first_example(), ATTRIBUTION_EXAMPLE):
+        yield StoredText(example.text, example.pair, example.masked)
+
+
+def _swap(loaded: LoadedModel, text: StoredText) -> tuple[str, str]:
+    """Return the word by which a word of a text is swapped, and the text with it; ("", "") for none."""
+    original = loaded.tokenizer.encode(text.text)
+    swap = swapped_word(original, text.masked, SWAPS)
+    return ("", "") if swap is None else (swap[1], replace_word(original, *swap))
+
+
+def _write_stored_runs(
+    loaded: LoadedModel, folder: Path, texts: Iterable[StoredText], report: Progress
+) -> dict[str, str]:
+    """Write the run of each text, and return the paths of the files by the keys of the texts."""
+    texts = list(dict.fromkeys(texts))
+    paths = {}
+    for number, text in enumerate(texts, 1):
+        content = stored_run(loaded, text)
+        file = folder / f"{_digest(content)}.bin"
+        _write(file, content)
+        paths[text.key] = f"{folder.name}/{file.name}"
+        report_count(report, number, len(texts), "stored runs")
+    return paths
+
+
+def _describe_model(loaded: LoadedModel, folder: Path, visit_bytes: int) -> dict[str, Any]:
+    """Return the field `model` of `SiteDescription`."""
+    exported = json.loads((folder / "model" / DESCRIPTION_FILE).read_text("utf-8"))
+    names = ("name", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
+    return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
+
+
+def _look() -> dict[str, Any]:
+    """Return what the views are told of colours, codes, limits and markup."""
+    return {
+        "sequential": SEQUENTIAL,
+        "diverging": DIVERGING,
+        "headColours": HEAD_COLOURS,
+        "tints": SENTENCE_TINTS,
+        "codes": CODES,
+        "longestAsk": attention_view.LONGEST_ASK,
+        "keeps": [attention_view.MIN_SHARE, attention_view.MAX_SHARE],
+        "strongest": attention_view.STRONGEST,
+        "markup": {"grid": head_grid.MARKUP, "view": attention_view.MARKUP},
+    }
+
+
+def _service_worker(folder: Path, version: str) -> str:
+    """Return the service worker, which stores the small files; the engine stores the files of model and runtime."""
+    engine_files = set()
+    for part, name in (("model", DESCRIPTION_FILE), ("runtime", "runtime.json")):
+        entries = json.loads((folder / part / name).read_text("utf-8"))
+        engine_files |= {f"{part}/{name}"}
+        engine_files |= {
+            f"{part}/{entry.get('compressed_name', entry['name'])}"
+            for entry in entries.get("files", [entries.get("file")])
+        }
+    files = [path for path in _sizes(folder) if path not in engine_files and not path.endswith(PAGE_FILE)]
+    source = (_FOLDER / "static" / OFFLINE_FILE).read_text("utf-8")
+    assert _OFFLINE_VALUES in source
+    return source.replace(_OFFLINE_VALUES, _json({"version": version, "pages": PAGES, "files": files}))
+
+
+def _version(folder: Path, description: Mapping[str, Any]) -> str:
+    """Return a hash that changes with any file of a site, and with its description."""
+    digest = hashlib.sha256(_json(description).encode())
+    for path in _sizes(folder):
+        digest.update(path.encode())
+        digest.update((folder / path).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON, dataclasses as objects."""
+    return json.dumps(value, default=asdict, ensure_ascii=False, separators=(",", ":"))
+
+
+def _write(file: Path, content: str | bytes) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the number of bytes of each file below a folder, by paths with slashes, sorted."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}

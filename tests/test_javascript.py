@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 
 from tests.hostile import run_of
-from viz_app.components import token_strip
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view import view as attention
 from viz_app.components.attention_view.everywhere import pack_all_maps
 from viz_app.components.attention_view.packing import CODES
 from viz_app.components.head_grid import view as grid
 from viz_app.components.joining import joined
+from viz_app.components.token_strip import Chip
+from viz_app.components.token_strip import view as strip
 from viz_app.export.packing import packed_layer
 from viz_app.export.page import attention_page
 from viz_app.tokens import Token
@@ -220,7 +221,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         told.append(data)
         return Nothing
 
-    for module in (attention, grid, token_strip):
+    for module in (attention, grid, strip):
         monkeypatch.setattr(module, "_view", view)
     return told
 
@@ -249,7 +250,7 @@ def test_messages_have_the_fields_that_javascript_is_checked_against(sent: list[
     assert set(said(sent[-1])["all"]["layers"][0]) == set(fields("LayerSaid"))
     grid.head_grid(layers=1, heads=1, values=np.ones((1, 1)), key="grid")
     assert set(said(sent[-1])) == set(fields("GridHeader"))
-    token_strip.token_strip([token_strip.Chip("a")], key="strip")
+    strip.token_strip([Chip("a")], key="strip")
     assert set(sent[-1]) == set(fields("StripMessage"))
 
 

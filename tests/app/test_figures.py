@@ -433,7 +433,8 @@ def test_components_mount_without_a_browser() -> None:
         import streamlit as st
 
         from viz_app.components.head_grid.view import head_grid
-        from viz_app.components.token_strip import Chip, token_strip
+        from viz_app.components.token_strip import Chip
+        from viz_app.components.token_strip.view import token_strip
 
         clicks = [
             token_strip([Chip("cat", word=0)], key="one"),

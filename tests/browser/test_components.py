@@ -22,7 +22,8 @@ import numpy as np
 import streamlit as st
 
 from viz_app.components.head_grid.view import head_grid
-from viz_app.components.token_strip import Chip, token_strip
+from viz_app.components.token_strip import Chip
+from viz_app.components.token_strip.view import token_strip
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import Look, use_look

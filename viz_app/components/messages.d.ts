@@ -50,8 +50,18 @@ export interface Codes {
   none: number;
 }
 
+/** What is the same in every message. */
+export interface ViewConstants {
+  codes: Codes;
+  longestAsk: number; // lines that may be asked for at once
+  keeps: [least: number, most: number]; // what `kept` may be
+  signColours: ByGround<Scale>;
+  headColours: string[];
+  tints: Record<"A" | "B", ByGround<Scale>>;
+}
+
 /** What is the same whichever layer and heads are chosen. */
-export interface FixedHeader {
+export interface FixedHeader extends ViewConstants {
   layers: number;
   count: number; // of heads in a layer
   signed: boolean;
@@ -59,13 +69,7 @@ export interface FixedHeader {
   queries: Token[];
   keys: Token[];
   lecture: boolean;
-  codes: Codes;
-  longestAsk: number; // lines that may be asked for at once
-  keeps: [least: number, most: number]; // what `kept` may be
   colours: ByGround<Scale>;
-  signColours: ByGround<Scale>;
-  headColours: string[];
-  tints: Record<"A" | "B", ByGround<Scale>>;
 }
 
 /** What a head makes its attention from, and whether it follows in this message. Products are divided by √(size·terms). */
@@ -208,6 +212,35 @@ export interface StripMessage {
 
 export interface AddressMessage {
   steps: string[];
+}
+
+// ------------------------------------------------------------------------------------------------ a page with a model
+
+/** The elements of a view, in the state before its first message. */
+export interface ViewMarkup {
+  markup: string;
+  style: string;
+}
+
+/** What a script needs that makes the messages to the views itself (`look.py`). */
+export interface Look {
+  constants: ViewConstants;
+  listed: number; // edges in the table
+  combined: number; // stands for a head where several are one map
+  sequential: ByGround<Scale>;
+  diverging: ByGround<Scale>;
+  thumbnails: ThumbnailConstants;
+  minDigits: number; // largest value of a grid whose cells have numbers
+  views: Record<"attention_view" | "head_grid" | "token_strip", ViewMarkup>;
+}
+
+/** Of small maps: most rows of a small and of a large one, the byte of 0 among signed values, and the colours. */
+export interface ThumbnailConstants {
+  small: number;
+  large: number;
+  middle: number;
+  pale: number; // strength of the colours of special tokens
+  shareBelow: number; // share of the values below the end of the colours
 }
 
 // ------------------------------------------------------------------------------------------------ an export's page

@@ -137,7 +137,7 @@ export function decoded(map, row, { rows, columns, signed, codes: { highest, zer
  * @param {Form} form
  */
 export function linesOf(numbers, { rows, columns }) {
-  const turned = Float32Array.from(numbers, (_, i) => numbers[(i % rows) * columns + Math.floor(i / rows)]);
+  const turned = numbers.map((_, i) => numbers[(i % rows) * columns + Math.floor(i / rows)]);
   const made = new Float32Array(2 * numbers.length);
   made.set(numbers);
   made.set(turned, numbers.length);

@@ -7,7 +7,8 @@ from typing import Any
 import streamlit as st
 
 from bert_core.tokenizer import Encoding
-from viz_app.components.token_strip import Chip, token_strip
+from viz_app.components.token_strip import Chip
+from viz_app.components.token_strip.view import token_strip
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks.context import CheckContext
 from viz_app.shell import lesson

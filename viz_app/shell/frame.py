@@ -15,7 +15,8 @@ from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.address import keep_history
 from viz_app.components.announcer import announce
-from viz_app.components.token_strip import Chip, token_strip
+from viz_app.components.token_strip import Chip
+from viz_app.components.token_strip.view import token_strip
 from viz_app.figures.style import Look, current_look, use_look
 from viz_app.shell import (
     address,

@@ -57,6 +57,15 @@ class Vectors(NamedTuple):
     rotated: bool = False
 
 
+# The part of every message that depends on nothing.
+CONSTANTS: dict[str, Any] = {
+    "codes": CODES,
+    "longestAsk": LONGEST_ASK,
+    "keeps": [MIN_SHARE, MAX_SHARE],
+    "signColours": DIVERGING,
+    "headColours": HEAD_COLOURS,
+    "tints": SENTENCE_TINTS,
+}
 _FOLDER = Path(__file__).parent
 # Also part of an exported page (`viz_app.export.page`).
 MARKUP = '<div class="view"></div>' + TIP
@@ -81,11 +90,5 @@ def fixed_header(
         "queries": [[token.text, token.position, token.side] for token in queries],
         "keys": [[token.text, token.position, token.side] for token in keys],
         "lecture": current_look().lecture,
-        "codes": CODES,
-        "longestAsk": LONGEST_ASK,
-        "keeps": [MIN_SHARE, MAX_SHARE],
         "colours": DIVERGING if signed else SEQUENTIAL,
-        "signColours": DIVERGING,
-        "headColours": HEAD_COLOURS,
-        "tints": SENTENCE_TINTS,
-    }
+    } | CONSTANTS

@@ -1,17 +1,16 @@
-"""The sentence as the model reads it: one chip a piece, a click for each word."""
+"""The sentence as the model reads it: one chip a piece, a click for each word.
+
+Here is what a browser gets and is told, in the app as in a page of its own; `view` shows it in the app.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from streamlit.components.v2 import component
+from typing import Any, Literal
 
 from viz_app.components import TIP, TIP_STYLE
-from viz_app.components.clicks import deliver, latest
-from viz_app.components.joining import joined
 from viz_app.figures.style import SENTENCE_TINTS, current_look
 
 
@@ -43,65 +42,31 @@ class TokenClick:
     word: int
 
 
-_FOLDER = Path(__file__).parent
-_view = component(
-    "headlight.token_strip",
-    html='<div class="strip" role="toolbar"></div>' + TIP,
-    css=TIP_STYLE + (_FOLDER / "token_strip.css").read_text("utf-8"),
-    js=joined(_FOLDER / "token_strip.js"),
-)
+MARKUP = '<div class="strip" role="toolbar"></div>' + TIP
+STYLE = TIP_STYLE + (Path(__file__).parent / "token_strip.css").read_text("utf-8")
 
 
-def token_strip(
-    tokens: Sequence[Chip],
-    *,
-    key: str,
-    disabled: bool = False,
-    label: str = "Tokens; click a word to mask it or show it again",
-    appear: str = "",
-    start: int = 0,
-    on_click: Callable[[TokenClick], None] | None = None,
-) -> TokenClick | None:
-    """The chips in reading order; returns the word clicked, in the one run that the click started.
-
-    label: what the strip is and what a click does, for those who hear the page.
-    appear: the chips come one after another whenever this changes to another text; empty shows them all at once.
-    start: the position of the first chip; when it changes, the strip scrolls to the target or the first hidden word.
-    on_click: called with each click before that run, so that what it changes is already seen by the whole page.
-    """
-    words = set() if disabled else {chip.word for chip in tokens if chip.word is not None and not chip.special}
-
-    def read(target: object) -> TokenClick | None:
-        return TokenClick(target) if isinstance(target, int) and target in words else None
-
-    def receive(target: object) -> None:
-        if on_click is not None and (click := read(target)) is not None:
-            on_click(click)
-
-    result = _view(
-        key=key,
-        data={
-            "chips": [
-                [
-                    chip.text,
-                    chip.title,
-                    chip.word,
-                    chip.side,
-                    chip.special,
-                    chip.masked,
-                    chip.target,
-                    chip.number,
-                    chip.shades,
-                ]
-                for chip in tokens
-            ],
-            "tints": SENTENCE_TINTS,
-            "lecture": current_look().lecture,
-            "disabled": disabled,
-            "label": label,
-            "appear": appear,
-            "start": start,
-        },
-        on_click_change=lambda: deliver(key, receive),
-    )
-    return read(latest(result.click))
+def strip_message(chips: Sequence[Chip], *, disabled: bool, label: str, appear: str, start: int) -> dict[str, Any]:
+    """What the browser is told; the arguments are those of `token_strip`."""
+    return {
+        "chips": [
+            [
+                chip.text,
+                chip.title,
+                chip.word,
+                chip.side,
+                chip.special,
+                chip.masked,
+                chip.target,
+                chip.number,
+                chip.shades,
+            ]
+            for chip in chips
+        ],
+        "tints": SENTENCE_TINTS,
+        "lecture": current_look().lecture,
+        "disabled": disabled,
+        "label": label,
+        "appear": appear,
+        "start": start,
+    }

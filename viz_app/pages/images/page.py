@@ -10,7 +10,8 @@ from viz_app.components.attention_view import ViewChoice
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
-from viz_app.components.token_strip import TokenClick, token_strip
+from viz_app.components.token_strip import TokenClick
+from viz_app.components.token_strip.view import token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import SIDE, picture_figure, picture_heat

@@ -9,7 +9,8 @@ import streamlit as st
 
 from bert_core.records import ModelRun, Target
 from bert_core.task_heads import rank_typed_tokens
-from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.components.token_strip import Chip, TokenClick
+from viz_app.components.token_strip.view import token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import both_shades, two_digits
 from viz_app.pages.predict import TEXTS

@@ -9,7 +9,8 @@ import streamlit as st
 
 from bert_core.analysis.tags import OUTSIDE_TAG, TaggedWord, TagSpan, tagged_spans, tagged_words, tags_mark_spans
 from bert_core.records import ModelRun, TagPrediction, Target
-from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.components.token_strip import Chip, TokenClick
+from viz_app.components.token_strip.view import token_strip
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import kind_shades, two_digits
 from viz_app.pages.predict import TEXTS

@@ -149,3 +149,13 @@ export function logSumExp(logits) {
   for (const logit of logits) sum += Math.exp(logit - largest);
   return largest + Math.log(sum);
 }
+
+/**
+ * Return the token that a mask replaces; null if the mask was typed.
+ * @param {{ encoding: Encoding, original: Encoding }} texts
+ * @param {number} position
+ */
+export function originalId({ encoding, original }, position) {
+  const id = original.inputIds[position];
+  return id === encoding.inputIds[position] ? null : id;
+}

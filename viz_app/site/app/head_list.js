@@ -43,7 +43,11 @@ export function drawHeadList(place, { text }, { run, full, edge, ablations, name
     if (contributions) line.append(element("td", "", signed(-contributions[layer * run.heads + number])));
     table.tBodies[0].append(line);
   }
-  place.replaceChildren(element("h2", "", text("find:title", names)), table, element("p", "note", text("find:reading")));
+  place.replaceChildren(
+    element("h2", "", text("find:title", names)),
+    table,
+    element("p", "note", text("find:reading")),
+  );
 }
 
 /** @param {number} effect */

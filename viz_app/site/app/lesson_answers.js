@@ -25,7 +25,7 @@ export function createAnswerControl(task, options) {
   if (task.answer === "number") return createNumberField(task, options);
   if (task.answer === "choice") {
     const labels = task.options.map(({ label }) => ({ label }));
-    return createChoices("choices", options.text("lesson:answer.choose"), labels, options);
+    return createChoices("lesson-options", options.text("lesson:answer.choose"), labels, options);
   }
   const { original, encoding } = options.texts;
   const masked = new Set(encoding.maskPositions.map((position) => original.words[position]));
@@ -34,7 +34,7 @@ export function createAnswerControl(task, options) {
     title: masked.has(word) ? options.text("lesson:answer.gap") : "",
     isDisabled: masked.has(word),
   }));
-  return createChoices("words", options.text("lesson:answer.words"), words, options);
+  return createChoices("lesson-words", options.text("lesson:answer.words"), words, options);
 }
 
 /**
@@ -54,7 +54,7 @@ export function answerText(task, answer, { original }) {
  * @param {AnswerOptions} options
  */
 function createNumberField({ unit, minimum, maximum }, { text, value, onChange }) {
-  const label = element("label", "number", text("lesson:answer.number", { unit }));
+  const label = element("label", "lesson-number", text("lesson:answer.number", { unit }));
   const field = element("input");
   Object.assign(field, { type: "number", min: minimum, max: maximum, step: 1, value: value ?? "" });
   field.placeholder = fillFigures(text("lesson:answer.bounds"), { least: minimum, most: maximum });
@@ -72,9 +72,9 @@ function createNumberField({ unit, minimum, maximum }, { text, value, onChange }
  */
 function createChoices(name, legend, choices, { value, onChange }) {
   const group = element("fieldset", name);
-  group.append(element("legend", "for-readers", legend));
+  group.append(element("legend", "heard", legend));
   for (const [number, { label, title = "", isDisabled = false }] of choices.entries()) {
-    const choice = element("label", "choice");
+    const choice = element("label");
     const button = element("input");
     Object.assign(button, { type: "radio", name: "lesson-answer", checked: number === value, disabled: isDisabled });
     button.onchange = () => onChange(number);

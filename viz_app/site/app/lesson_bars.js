@@ -22,11 +22,11 @@ export function createBars({ title, bars: labels, form }, bars, text) {
     const item = element("li", mark);
     const label = element("span", "label", labels[name] ?? name);
     label.dir = "auto";
-    const caption = element("span", "caption");
+    const caption = element("span", "value");
     caption.append(label, " ", element("strong", "", formatBarNumber(value, form)));
     if (mark) caption.append(" ", element("span", "mark", text(`lesson:marks.${mark}`)));
     const track = element("span", "track");
-    const bar = element("span", "bar");
+    const bar = element("span", "fill");
     track.setAttribute("aria-hidden", "true");
     bar.style.marginInlineStart = share(Math.min(value, 0) - low);
     bar.style.inlineSize = share(Math.abs(value));

@@ -187,7 +187,11 @@ async function orderProbabilities(context) {
     return Number(nextSentence);
   };
   const { text, pair } = original;
-  return [await follows(text, pair), await follows(pair, text), await follows(text, context.settings.unrelated_sentence)];
+  return [
+    await follows(text, pair),
+    await follows(pair, text),
+    await follows(text, context.settings.unrelated_sentence),
+  ];
 }
 
 /**

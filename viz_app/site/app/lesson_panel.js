@@ -19,7 +19,7 @@ import { errorSentence } from "./loading_bar.js";
 import { STEPS } from "./state.js";
 
 /** @import { LessonText, Verdict } from "./lesson_checks.js" */
-/** @import { Answer, Note } from "./lesson_notes.js" */
+/** @import { Answer } from "./lesson_notes.js" */
 /** @import { Step } from "./lesson_steps.js" */
 /** @import { Lesson, LessonTask, PageContext, State } from "./types.d.ts" */
 
@@ -53,7 +53,13 @@ import { STEPS } from "./state.js";
 const COMPUTING_DELAY = 400; // milliseconds
 
 /** @type {Record<Step, (panel: Panel) => () => void>} */
-const STEP_BUILDERS = { predict: buildPredict, do: buildExercise, reveal: buildReveal, yours: buildOwn, free: buildFree };
+const STEP_BUILDERS = {
+  predict: buildPredict,
+  do: buildExercise,
+  reveal: buildReveal,
+  yours: buildOwn,
+  free: buildFree,
+};
 
 /**
  * Draw the step of the open lesson; nothing if none is open.
@@ -174,7 +180,7 @@ function buildElsewhere(panel) {
   const { text } = context;
   const title = text(`${viewOf(lesson, step)?.page}:title`);
   body.append(
-    element("p", "caption", text("lesson:other_page", { title })),
+    element("p", "note", text("lesson:other_page", { title })),
     createButton(text("lesson:open", { title }), () => go(panel, step), "primary"),
   );
   return () => {};
@@ -189,10 +195,18 @@ function buildPredict(panel) {
   const task = lesson.predict;
   const { answer } = noteOf(site, lesson.name);
   const place = element("div", "lesson-answer");
-  body.append(element("p", "question", lesson.question), ...createParagraphs(task.text), place, ...createHint(panel, task));
+  body.append(
+    element("p", "lesson-question", lesson.question),
+    ...createParagraphs(task.text),
+    place,
+    ...createHint(panel, task),
+  );
   if (answer !== null) {
     const given = element("p", "note");
-    place.append(given, createButton(text("lesson:go_on"), () => go(panel, "do"), "primary"));
+    place.append(
+      given,
+      createButton(text("lesson:go_on"), () => go(panel, "do"), "primary"),
+    );
     showTexts(panel, place, async () => {
       const texts = await runs.encode(lessonText(site, lesson), { signal });
       given.textContent = text("lesson:given", { answer: answerText(task, answer, texts) });
@@ -244,7 +258,10 @@ function buildReveal(panel) {
   const { predict: task, reveal } = lesson;
   const { answer } = noteOf(site, lesson.name);
   const place = createVerdictPlace();
-  body.append(place, createButton(text("lesson:own_sentence"), () => go(panel, "yours"), "primary"));
+  body.append(
+    place,
+    createButton(text("lesson:own_sentence"), () => go(panel, "yours"), "primary"),
+  );
   let isShown = false;
   return () => {
     if (isShown) return;
@@ -253,7 +270,7 @@ function buildReveal(panel) {
       updateNote(site, lesson.name, { right: verdict.right });
       const found = verdict.right ? reveal.right : reveal.wrong;
       const figures = translatedFigures(panel, verdict);
-      place.className = "reveal";
+      place.className = "lesson-reveal";
       place.replaceChildren(
         createBars(reveal, verdict.bars, text),
         ...createParagraphs(verdict.claimHolds ? found : reveal.claim_fails, figures),
@@ -300,7 +317,7 @@ function buildOwn(panel) {
     drawnText = key;
     verdictPlace.replaceChildren();
     if (!isOwnText(texts, lessonTexts)) {
-      place.replaceChildren(element("p", "caption", text("lesson:same_sentence")));
+      place.replaceChildren(element("p", "note", text("lesson:same_sentence")));
     } else if (task.answer === "page") {
       place.replaceChildren();
       judge(page, null);
@@ -321,7 +338,7 @@ function buildFree(panel) {
   const { text, site } = context;
   const done = progressSummary(text, noteOf(site, lesson.name)) || text("lesson:progress.looked");
   body.append(element("p", "", text("lesson:complete", { done })));
-  if (lesson.free.length) body.append(element("p", "caption", text("lesson:explore")));
+  if (lesson.free.length) body.append(element("p", "note", text("lesson:explore")));
   for (const { label, view } of lesson.free) {
     body.append(createButton(label, () => panel.context.change(stateOfView(site, panel.context.state, view))));
   }
@@ -368,7 +385,7 @@ async function showVerdict(panel, place, { task, page, answer }, show) {
     const verdict = lessonChecks[task.check].judge(record, given, site.check_settings);
     if (isCurrent()) show(verdict);
   } catch (error) {
-    if (isCurrent()) showSentence(place, sentenceOf(error, context), "problem");
+    if (isCurrent()) showSentence(place, sentenceOf(error, context), "unsuitable");
   } finally {
     clearTimeout(timer);
   }
@@ -420,7 +437,7 @@ async function showTexts(panel, place, show) {
   try {
     await show();
   } catch (error) {
-    if (!context.signal.aborted) place.replaceChildren(element("p", "problem", sentenceOf(error, context)));
+    if (!context.signal.aborted) place.replaceChildren(element("p", "lesson-verdict unsuitable", sentenceOf(error, context)));
   }
 }
 
@@ -472,7 +489,7 @@ function createVerdictPlace() {
  * @param {string} kind
  */
 function showSentence(place, sentence, kind) {
-  place.className = `verdict ${kind}`;
+  place.className = `lesson-verdict ${kind}`;
   if (place.textContent !== sentence) place.replaceChildren(element("p", "", sentence));
 }
 
@@ -496,7 +513,7 @@ function createButton(label, onClick, name = "") {
  * @param {(answer: Answer) => void} onSubmit
  */
 function createAnswerForm(task, text, { texts, label }, onSubmit) {
-  const form = element("form", "answer");
+  const form = element("form", "lesson-form");
   const submit = element("button", "primary", label);
   submit.disabled = true;
   /** @type {Answer | null} */
@@ -525,7 +542,7 @@ const createParagraphs = (text, figures) => paragraphsOf(text, figures).map((par
  */
 function createHint({ context }, { hint }) {
   if (!hint) return [];
-  const details = element("details", "hint");
+  const details = element("details", "lesson-hint");
   details.append(element("summary", "", context.text("lesson:hint")), ...createParagraphs(hint));
   return [details];
 }

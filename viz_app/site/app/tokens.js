@@ -58,9 +58,7 @@ export function textNotices({ text, site }, { encoding, original }) {
   const { fullLength, truncatedCount } = original;
   if (truncatedCount) {
     const { name } = site.model;
-    notices.push(
-      text("frame:notices.cut", { length: fullLength, model: name, most: length, cut: truncatedCount }),
-    );
+    notices.push(text("frame:notices.cut", { length: fullLength, model: name, most: length, cut: truncatedCount }));
   }
   const unknown = original.roles.filter((role) => role === "unknown").length;
   const all = original.sides.filter((side) => side !== null).length;

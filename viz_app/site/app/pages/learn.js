@@ -16,7 +16,7 @@ async function draw(context, { figure, reading }) {
   const { site, text, write } = context;
   const lessons = lessonsOf(context);
   if (!lessons.length) {
-    figure.replaceChildren(element("p", "empty", text("site:lessons.empty")));
+    figure.replaceChildren(element("p", "", text("site:lessons.empty")));
     return;
   }
   const parts = [];
@@ -54,7 +54,7 @@ function createNext(context, lesson) {
   const section = element("section", "next-lesson");
   const sentence = element("p");
   sentence.append(`${text("next")} `, element("strong", "", lesson.title), ` ${lesson.question} `);
-  sentence.append(element("span", "caption", text("minutes", { minutes: lesson.minutes })));
+  sentence.append(element("span", "note", text("minutes", { minutes: lesson.minutes })));
   section.append(sentence, createBegin(context, lesson, "primary"));
   return section;
 }
@@ -91,12 +91,12 @@ function createCourse(context, course, lessons) {
 function createCard(context, lesson) {
   const { text, site } = context;
   const note = noteOf(site, lesson.name);
-  const card = element("li", "lesson-card");
+  const card = element("li", "card lesson-card");
   const progress = progressSummary(text, note);
-  const state = element("p", "caption", progress ? `✓ ${progress}` : text("minutes", { minutes: lesson.minutes }));
+  const state = element("p", "note", progress ? `✓ ${progress}` : text("minutes", { minutes: lesson.minutes }));
   const title = element("h3", "", lesson.title);
   title.title = lesson.source;
-  card.append(title, element("p", "question", lesson.question), state, createBegin(context, lesson));
+  card.append(title, element("p", "", lesson.question), state, createBegin(context, lesson));
   return card;
 }
 

@@ -42,7 +42,8 @@ function createWords(context, { run, full }) {
   const { text } = context;
   const words = element("section", "masks");
   if (!run.predictions.length) {
-    if (context.site.model.has_mlm) words.append(element("p", "", text("missing_mask")), createMaskButton(context, run));
+    if (context.site.model.has_mlm)
+      words.append(element("p", "", text("missing_mask")), createMaskButton(context, run));
     return words;
   }
   const masks = run.predictions.slice(0, MAX_MASKS).map((prediction) => {

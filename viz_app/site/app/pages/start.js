@@ -167,9 +167,7 @@ function drawEffect(place, context, shown) {
   const buttons = element("div", "buttons");
   const others = state.off.filter((off) => off.join() !== head.join());
   const off = isOff ? others : sortedHeads([...others, head]);
-  buttons.append(
-    createButton(text(isOff ? "switch_on" : "switch_off"), "primary", () => change({ off, head, edge })),
-  );
+  buttons.append(createButton(text(isOff ? "switch_on" : "switch_off"), "primary", () => change({ off, head, edge })));
   const swap = swapWord(run.original, state.masked, site.swaps);
   if (isOff) buttons.append(createLink(context, text("more_heads"), { page: "heads" }));
   else if (swap) {
@@ -210,7 +208,10 @@ function drawHead({ context, view, headTitle, headReading }, { run, head, edge, 
   headTitle.textContent = text(isOff ? "head_off" : "head", { count, name: headName(head) });
   headReading.textContent = text("head_reading", { query: quoted(labels[edge[0]], state.lang) });
   const length = encoding.tokens.length;
-  const tokens = labels.map((label, position) => /** @type {import("../../../components/messages.d.ts").Token} */ ([label, position, encoding.sides[position]]));
+  const tokens = labels.map(
+    (label, position) =>
+      /** @type {import("../../../components/messages.d.ts").Token} */ ([label, position, encoding.sides[position]]),
+  );
   const { look } = site;
   const form = { layers, heads, rows: length, columns: length, signed: false, codes: look.constants.codes };
   view.choice = { layer: head[0], heads: [head[1]], side: "query", positions: [edge[0]], kept: state.kept_share / 100 };
@@ -266,7 +267,9 @@ function drawAllHeads({ context, grid, gridTitle, lists }, { run, head, edge, la
       selected: head,
       off: state.off,
       pruned: allHeads(run).filter((cell) => isPruned(context, cell)),
-      titles: Array.from({ length: run.layers }, (_, layer) => titles.slice(layer * run.heads, (layer + 1) * run.heads)),
+      titles: Array.from({ length: run.layers }, (_, layer) =>
+        titles.slice(layer * run.heads, (layer + 1) * run.heads),
+      ),
       lecture: state.lecture,
     },
     (layer, number) => {
@@ -417,5 +420,4 @@ const headName = ([layer, head]) => `L${layer} H${head}`;
 const isPruned = ({ site }, [layer, head]) => site.model.pruned_heads[layer]?.includes(head) ?? false;
 
 /** @param {import("../types.d.ts").SiteDescription["model"]} model */
-const existingHeads = (model) =>
-  allHeads(model).filter(([layer, head]) => !model.pruned_heads[layer]?.includes(head));
+const existingHeads = (model) => allHeads(model).filter(([layer, head]) => !model.pruned_heads[layer]?.includes(head));

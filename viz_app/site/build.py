@@ -15,11 +15,9 @@ from bert_core.loading import LoadedModel
 from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
-from viz_app.components import attention_view, head_grid
-from viz_app.components.attention_view.packing import CODES
 from viz_app.components.joining import joined
+from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
-from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
 from viz_app.shell.examples import first_example
@@ -103,13 +101,14 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     stored = _write_stored_runs(loaded, folder / "stored", [*examples, *_further_texts(loaded, examples)], report)
     description = {
         "model": _describe_model(loaded, folder, visit_bytes),
-        "look": _look(),
+        "look": views_look(),
         "texts": {tag: {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES} for tag in LANGUAGES},
         "swaps": SWAPS,
         "examples": [
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
+        "pair": first_example().pair,
         "lessons": [],
         "stored": stored,
     }
@@ -169,23 +168,8 @@ def _write_stored_runs(
 def _describe_model(loaded: LoadedModel, folder: Path, visit_bytes: int) -> dict[str, Any]:
     """Return the field `model` of `SiteDescription`."""
     exported = json.loads((folder / "model" / DESCRIPTION_FILE).read_text("utf-8"))
-    names = ("name", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
+    names = ("name", "vocabulary", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
     return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
-
-
-def _look() -> dict[str, Any]:
-    """Return what the views are told of colours, codes, limits and markup."""
-    return {
-        "sequential": SEQUENTIAL,
-        "diverging": DIVERGING,
-        "headColours": HEAD_COLOURS,
-        "tints": SENTENCE_TINTS,
-        "codes": CODES,
-        "longestAsk": attention_view.LONGEST_ASK,
-        "keeps": [attention_view.MIN_SHARE, attention_view.MAX_SHARE],
-        "strongest": attention_view.STRONGEST,
-        "markup": {"grid": head_grid.MARKUP, "view": attention_view.MARKUP},
-    }
 
 
 def _service_worker(folder: Path, version: str) -> str:

@@ -17,7 +17,7 @@ import { formatState, PAGES, parseState, withoutPositions } from "./state.js";
 import { createStoredRuns } from "./stored_runs.js";
 
 /** @import { Fault } from "./state.js" */
-/** @import { Page, PageName, SiteDescription, State } from "./types.d.ts" */
+/** @import { Page, PageContext, PageName, SiteDescription, State, Texts } from "./types.d.ts" */
 
 /** @type {Record<PageName, Page>} */
 const PAGE_MODULES = {
@@ -49,6 +49,8 @@ function start(site, root) {
   const lessonMemory = {};
   /** @type {PageName | undefined} */
   let drawnPage;
+  /** Those of the last text that was drawn. @type {Texts | null} */
+  let texts = null;
   /** Texts of words that are masked again in a new text. @type {string[]} */
   let maskedTexts = [];
   /** Words that were masked because the text changed: a click moves this mask. @type {number[] | null} */
@@ -74,12 +76,13 @@ function start(site, root) {
   };
 
   /** @param {string} text @param {string} pair */
-  async function changeTexts(text, pair) {
+  function changeTexts(text, pair) {
     if (text === state.text && pair === state.pair) return;
     const isExamplePair = site.examples.some((example) => example.pair === pair);
     const keptPair = pair === state.pair && isExamplePair ? "" : pair;
-    const previous = await runs.encode(state, { signal: controller.signal }).catch(() => null);
-    if (previous) maskedTexts = state.masked.map((word) => wordText(previous.original, word)).filter(Boolean);
+    const previous = texts?.original;
+    const isDrawn = previous?.text === state.text && (previous.pair ?? "") === state.pair;
+    maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
     const target = state.target === "nsp" && keptPair ? state.target : null;
     change({ text, pair: keptPair, ...withoutPositions(), target });
   }
@@ -104,13 +107,31 @@ function start(site, root) {
    * @param {AbortSignal} signal
    */
   const maskNewText = async (signal) => {
-    const texts = maskedTexts;
-    const { original } = await runs.encode({ ...state, masked: [] }, { signal });
+    const words = maskedTexts;
     maskedTexts = [];
-    const { masked, isAutomatic } = maskAgain(original, texts);
+    const { original } = await runs.encode({ ...state, masked: [] }, { signal });
+    const { masked, isAutomatic } = maskAgain(original, words);
     automaticMask = isAutomatic ? masked : null;
     automaticWord = isAutomatic ? wordText(original, masked[0]) : "";
     change({ masked }, { replace: true });
+  };
+
+  /**
+   * Draw the tokens and the target as soon as they are known; the page reports what prevents it.
+   * @param {PageContext} context
+   */
+  const drawFrame = async (context) => {
+    if (state.page === "learn") return;
+    const { signal } = context;
+    try {
+      texts = await runs.encode(context.request(), { signal });
+      if (signal.aborted) return;
+      frame.drawTokens(texts);
+      const run = await runs.run(context.request({ off: [] }), { signal });
+      if (!signal.aborted) frame.drawTarget(run);
+    } catch {
+      // The page fails too, and says why.
+    }
   };
 
   const draw = async () => {
@@ -134,6 +155,7 @@ function start(site, root) {
         await maskNewText(signal);
         return;
       }
+      drawFrame(context);
       drawLessonPanel(context, places.lesson, lessonMemory);
       await PAGE_MODULES[state.page].draw(context, places, pageMemory);
       if (signal.aborted) return;

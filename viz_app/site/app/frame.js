@@ -1,13 +1,16 @@
 // The frame of all pages: navigation, title, texts, tokens, notices, and the places of the page.
 
 import { element } from "../../components/elements.js";
+import { createButton } from "./controls.js";
 import { drawFailure } from "./failures.js";
 import { drawLoading } from "./loading_bar.js";
-import { PAGES } from "./state.js";
+import { isTooLong, MAX_LINK_CHARACTERS, PAGES } from "./state.js";
+import { drawTargetControl, targetNotice } from "./target_control.js";
+import { drawTokens, textNotices } from "./tokens.js";
 
 /** @import { ModelLoader } from "./loading.js" */
 /** @import { Fault } from "./state.js" */
-/** @import { Language, PageContext, Places, State } from "./types.d.ts" */
+/** @import { Language, PageContext, Places, Run, State, Texts } from "./types.d.ts" */
 
 /**
  * What a visitor can do in the frame.
@@ -20,6 +23,8 @@ import { PAGES } from "./state.js";
  */
 
 const TEXTLESS_PAGES = ["learn"];
+const TARGET_PAGES = ["predict", "attention", "heads", "why"];
+const NAMED_HEADS = 2; // heads that are off and named on the button
 const LANGUAGES = /** @type {[Language, string][]} */ ([
   ["en", "English"],
   ["de", "Deutsch"],
@@ -58,10 +63,31 @@ export function createFrame(parent, actions) {
       nodes.title.textContent = text("title");
       nodes.line.textContent = text("line");
       nodes.texts.hidden = nodes.tokens.hidden = TEXTLESS_PAGES.includes(state.page);
+      nodes.target.hidden = !TARGET_PAGES.includes(state.page);
       fields.draw();
       drawNotices(nodes.notices, context, faults, notice);
+      drawHeadsOff(nodes.headsOff, context);
       drawLoading(nodes.loading, loader, context);
       return nodes;
+    },
+    /**
+     * Draw the tokens of the text.
+     * @param {Texts} texts
+     */
+    drawTokens: (texts) => {
+      const { target } = context.state;
+      const position = target === null || target === "nsp" ? null : target.position;
+      const explained = target === null ? (texts.encoding.maskPositions[0] ?? null) : position;
+      drawTokens(nodes.strip, context, texts, { target: explained, onClick: actions.toggleMask });
+      addNotices(nodes.notices, textNotices(context, texts));
+    },
+    /**
+     * Draw the control of the target, where the page has one.
+     * @param {Run} run with all heads on
+     */
+    drawTarget: (run) => {
+      if (!nodes.target.hidden) drawTargetControl(nodes.target, context, run);
+      addNotices(nodes.notices, [targetNotice(context, run)]);
     },
     /** The figure of the state is drawn. */
     complete: () => {
@@ -101,6 +127,10 @@ function createNodes() {
   heading.append(title, line);
   const texts = element("form", "texts");
   const tokens = element("div", "tokens");
+  const [strip, choices] = [element("div", "strip"), element("div", "choices")];
+  const [target, headsOff] = [element("div", "target"), element("div", "heads-off")];
+  choices.append(target, headsOff);
+  tokens.append(strip, choices);
   const notices = element("div", "notices");
   const controls = element("div", "controls");
   const problem = element("div", "problem");
@@ -113,21 +143,8 @@ function createNodes() {
   columns.append(main, lesson);
   body.append(header, loading, columns);
   return {
-    body,
-    brand,
-    navigation,
-    tools,
-    loading,
-    title,
-    line,
-    texts,
-    tokens,
-    notices,
-    controls,
-    problem,
-    figure,
-    reading,
-    lesson,
+    ...{ body, brand, navigation, tools, loading, title, line, texts, tokens, strip, target, headsOff },
+    ...{ notices, controls, problem, figure, reading, lesson },
   };
 }
 
@@ -204,16 +221,36 @@ function createCopyButton({ link, text }) {
  * @param {Fault[]} faults
  * @param {string} notice
  */
-function drawNotices(place, context, faults, notice) {
+function drawNotices(place, { text, state }, faults, notice) {
   const sentences = faults.map(({ name, value, reason, fields }) =>
-    context.text("frame:link.impossible", {
-      name,
-      value: `'${value}'`,
-      reason: context.text(`site:reasons.${reason}`, fields),
-    }),
+    text("frame:link.impossible", { name, value: `'${value}'`, reason: text(`site:reasons.${reason}`, fields) }),
   );
-  if (notice) sentences.push(notice);
-  place.replaceChildren(...sentences.map((sentence) => element("p", "notice", sentence)));
+  if (isTooLong(state)) sentences.push(text("frame:notices.long_link", { most: MAX_LINK_CHARACTERS }));
+  place.replaceChildren();
+  addNotices(place, [...sentences, notice]);
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {string[]} sentences empty ones are left out
+ */
+function addNotices(place, sentences) {
+  place.append(...sentences.filter(Boolean).map((sentence) => element("p", "notice", sentence)));
+}
+
+/**
+ * Draw the button that switches all heads on again, which says how many are off.
+ * @param {HTMLElement} place
+ * @param {PageContext} context
+ */
+function drawHeadsOff(place, { state, text, change }) {
+  const names = state.off.map(([layer, head]) => `L${layer} H${head}`).join(", ");
+  const many = state.off.length;
+  const sentence = text(many === 1 ? "frame:heads.one_off" : "frame:heads.off", { many });
+  const named = many <= NAMED_HEADS ? `${sentence}: ${names}` : sentence;
+  const button = createButton(`${named} · ${text("frame:heads.switch_all_on")}`, "quiet", () => change({ off: [] }));
+  button.title = names;
+  place.replaceChildren(...(many ? [button] : []));
 }
 
 /**

@@ -1,5 +1,6 @@
 // The types that the modules of the browser edition share. Types alone: nothing of this file reaches a browser.
 
+import type { Look } from "../../components/messages.d.ts";
 import type { Target as EngineTarget } from "../engine/targets.js";
 import type { Encoding } from "../engine/tokenizer.js";
 
@@ -147,6 +148,7 @@ export interface SiteDescription {
   version: string;
   model: {
     name: string;
+    vocabulary: number; // number of tokens
     layers: number;
     heads: number;
     max_tokens: number;
@@ -156,11 +158,12 @@ export interface SiteDescription {
     bytes: number; // of a first visit with the model
     max_seconds_hint?: number;
   };
-  look: Record<string, unknown>; // colours, codes, limits and markup of the views
+  look: Look;
   texts: Record<Language, Record<string, Record<string, unknown>>>; // language -> page -> key -> text
   /** Words in lower case by their counterparts of another gender or number, with which Home swaps one. */
   swaps: Record<string, string>;
   examples: Example[];
+  pair: string; // a second sentence that a button adds
   lessons: LessonDescription[];
   check_settings: CheckSettings;
   /** Key of a stored run (`storedKey` of stored_runs.js) -> its file. */

@@ -196,8 +196,7 @@ function drawReading(context, place, run) {
   }
   if (site.model.has_nsp && run.nextSentence === null) {
     const offer = element("p", "note", `${text("missing_pair")} `);
-    const { pair } = site.examples.find((example) => example.pair) ?? { pair: "" };
-    if (pair) offer.append(createButton(text("add_example"), "quiet", () => context.change({ pair })));
+    offer.append(createButton(text("add_example"), "quiet", () => context.change({ pair: site.pair })));
     place.append(offer);
   }
 }

@@ -58,7 +58,7 @@ async function draw(context, places, memory) {
   const head = state.head ?? openingHead(full) ?? [0, 0];
   const run = state.off.length ? await runs.run(context.request(), { signal }) : full;
   if (signal.aborted) return;
-  const masked = context.site.texts[state.lang].frame.tokens.masked;
+  const masked = context.text("frame:tokens.masked");
   const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
   const shown = { full, run, head, edge: currentEdge(run, head, state.edge), labels };
   parts.shown = shown;

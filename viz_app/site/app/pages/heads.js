@@ -50,17 +50,18 @@ function createView({ controls, figure }) {
   const colours = element("div");
   controls.append(colours);
   const layout = element("div", "ablation");
-  const [switches, predictions] = [element("div", "switches"), element("div", "predictions")];
+  const [switches, results, predictions] = [element("div", "switches"), element("div", "results"), element("div")];
   const [gridHost, note] = [element("div"), element("p", "note")];
   const work = element("div");
-  switches.append(gridHost, work, note);
-  layout.append(switches, predictions);
+  switches.append(gridHost, note);
   const measured = element("section", "measured");
   const [summary, table, files] = [element("h2"), element("div"), element("p", "files")];
   summary.setAttribute("role", "status");
   measured.append(summary, table);
   measured.hidden = true;
-  figure.append(layout, measured, files);
+  results.append(predictions, work, measured);
+  layout.append(switches, results);
+  figure.append(layout, files);
   const gridRoot = /** @type {ShadowRoot | null} */ (null);
   return { colours, gridHost, gridRoot, note, work, predictions, measured, summary, table, files };
 }

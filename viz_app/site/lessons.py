@@ -57,11 +57,11 @@ class LeftOut(NamedTuple):
 
 
 class StoredView(NamedTuple):
-    """A text that a step of a lesson opens. masked: the numbers of its masked words."""
+    """A text whose run is stored, its second text, and the numbers of its masked words in order."""
 
     text: str
-    pair: str
-    masked: tuple[int, ...]
+    pair: str = ""
+    masked: tuple[int, ...] = ()
 
 
 def select_lessons(lessons: Iterable[Lesson]) -> tuple[list[Lesson], list[LeftOut]]:

@@ -1,4 +1,4 @@
-// Scores of tokens and what is said of them, numbers as text, and CSV files.
+// Scores of tokens and what is said of them, and CSV files.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,6 @@ import {
   sumOf,
 } from "../../viz_app/site/app/attributions.js";
 import { csvText } from "../../viz_app/site/app/csv.js";
-import { cellNumber, twoDigits } from "../../viz_app/site/app/numbers.js";
 
 /** @type {any} */
 const ENCODING = { sides: [null, "A", "A", "A", "A", "A", null] };
@@ -44,20 +43,6 @@ test("scores are drawn as shares of the largest magnitude", () => {
   assert.deepEqual([...sharesOf(Float32Array.of(1, -4, 0))], [0.25, -1, 0]);
   assert.deepEqual([...sharesOf(Float32Array.of(0, 0))], [0, 0]);
   assert.equal(sumOf(Float32Array.of(1, -4, 0.5)), -2.5);
-});
-
-test("numbers have the digits of the app", () => {
-  const numbers = [0.966, 0.0314, -12, 1e-5, 0.00012, 99.6, 9.96, 0.0996, 0, 120, 1];
-  const expected = ["0.97", "0.031", "−12", "1.0e−5", "0.00012", "1.0e2", "10", "0.10", "0.0", "1.2e2", "1.0"];
-  assert.deepEqual(numbers.map(twoDigits), expected);
-  assert.deepEqual([0.067, -1.2, 12.34, 123.4, -0.001, Number.NaN].map(cellNumber), [
-    "0.07",
-    "−1.20",
-    "12.3",
-    "123",
-    "0.00",
-    "",
-  ]);
 });
 
 test("a file has full precision, quotes, and no formulas", () => {

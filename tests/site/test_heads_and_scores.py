@@ -17,7 +17,6 @@ from bert_core.csv_cells import as_csv
 from bert_core.records import word_target
 from tests.near import assert_near
 from tests.test_javascript import node
-from viz_app.figures.style import cell_number, two_digits
 
 COMPUTE = """
 import { readFileSync } from "node:fs";
@@ -25,11 +24,10 @@ import { contributionsOf } from "./viz_app/site/app/ablations.js";
 import { removablePositions, sharesOf } from "./viz_app/site/app/attributions.js";
 import { csvText } from "./viz_app/site/app/csv.js";
 import { currentEdge, findHeads, openingHead } from "./viz_app/site/app/find_heads.js";
-import { cellNumber, twoDigits } from "./viz_app/site/app/numbers.js";
 import { tokenLabel } from "./viz_app/site/app/encodings.js";
 import { gradientXAttention } from "./viz_app/site/engine/integrated_gradients.js";
 
-const { run, edge, values, numbers } = JSON.parse(readFileSync(process.argv[1], "utf8"));
+const { run, edge, values } = JSON.parse(readFileSync(process.argv[1], "utf8"));
 const floats = (array) => Float32Array.from(array, (number) => number ?? Number.NaN);
 for (const name of ["attention", "attentionGradient", "headMaskGradient"]) run[name] = floats(run[name]);
 const length = run.encoding.tokens.length;
@@ -46,12 +44,9 @@ console.log(JSON.stringify({
   contributions: [...contributionsOf(run, { value: floats(values) })],
   removable: removablePositions(run.encoding, run.target),
   labels: run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, "{piece} (masked)")),
-  numbers: numbers.map(twoDigits),
-  cells: numbers.map(cellNumber),
   csv: csvText([["=1", 'a "b"', "c,d", null], ["-e", "f", "'+g", ""]]),
 }));
 """
-NUMBERS = [0.0, 1.0, -1.0, 0.97, 0.0314, -12.4, 1e-5, -3.21e-7, 0.00012, 99.6, 9.96, 0.0996, 123.4, 1234.6, -0.004]
 EDGE = (2, 1)
 
 
@@ -88,7 +83,6 @@ def javascript(run: ModelRun, values: np.ndarray, folder: Path) -> dict[str, Any
         },
         "edge": EDGE,
         "values": flat(values),
-        "numbers": NUMBERS,
     }
     (folder / "run.json").write_text(json.dumps(content), encoding="utf-8")
     results: dict[str, Any] = json.loads(node("--input-type=module", "-e", COMPUTE, folder / "run.json"))
@@ -146,8 +140,6 @@ def test_pages_compute_what_the_library_computes(model: LoadedModel, kind: str, 
     assert_near([np.nan if value is None else value for value in result["contributions"]], -ablations.effect.ravel())
     assert tuple(result["removable"]) == target.removable(encoding)
     assert tuple(result["labels"]) == encoding.labels
-    assert result["numbers"] == [two_digits(number) for number in NUMBERS]
-    assert result["cells"] == [cell_number(number) for number in NUMBERS]
     assert result["csv"] == as_csv([["=1", 'a "b"', "c,d", None], ["-e", "f", "'+g", ""]])
 
 

@@ -16,29 +16,40 @@ from typing import Any
 import torch
 
 from bert_core.loading import LoadedModel
+from bert_core.methods import method_of
 from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
+from bert_core.target_kinds import TARGET_KINDS
 from viz_app.components.joining import joined
 from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
 from viz_app.lessons.parsing import OWN_LESSONS, folder_faults, lessons
+from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
 from viz_app.shell.examples import first_example
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
-from viz_app.site.lessons import LeftOut, StoredView, check_settings, lesson_description, select_lessons, stored_views
+from viz_app.site.lessons import (
+    METHODS,
+    LeftOut,
+    StoredView,
+    check_settings,
+    lesson_description,
+    select_lessons,
+    stored_views,
+)
 from viz_app.site.stored_runs import stored_key, stored_run
-from viz_app.texts import LANGUAGES, page_texts
+from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
 # Folders of the pages; each has an index.html.
 PAGE_FOLDERS = ("", "predict/", "attention/", "heads/", "why/", "learn/")
 # Files of texts that the pages use.
 TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
-STYLE_SHEETS = ("site.css", "lessons.css")  # joined as site.css
+STYLE_SHEETS = ("site.css", "pages.css", "lessons.css")  # joined as site.css
 OFFLINE_FILE = "offline.js"
 FIRST_FILES = (PAGE_FILE, "app.js", "site.css", SITE_FILE)  # of every first figure, besides a stored run
 # Parts of a tokenizer, and their types that engine/tokenizer_file.js reads.
@@ -153,7 +164,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     for page in PAGE_FOLDERS:
         _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
     _write(folder / "app.js", joined(_FOLDER / "app" / "app.js", _FOLDER))
-    sheets = (file.read_text("utf-8") for file in (_FOLDER / "app" / name for name in STYLE_SHEETS))
+    sheets = ((_FOLDER / "app" / name).read_text("utf-8") for name in STYLE_SHEETS)
     _write(folder / "site.css", "\n".join([variables(None), *sheets]))
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
     visit_bytes = sum(_sizes(folder).values())
@@ -164,7 +175,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     description = {
         "model": _describe_model(folder, visit_bytes),
         "look": views_look(),
-        "texts": {tag: {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES} for tag in LANGUAGES},
+        "texts": {tag: _texts(tag) for tag in LANGUAGES},
         "swaps": SWAPS,
         "examples": [
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
@@ -235,6 +246,20 @@ def _describe_model(folder: Path, visit_bytes: int) -> dict[str, Any]:
     exported = json.loads((folder / "model" / DESCRIPTION_FILE).read_text("utf-8"))
     names = ("name", "vocabulary", "layers", "heads", "max_tokens", "has_mlm", "has_nsp", "pruned_heads")
     return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
+
+
+def _texts(tag: str) -> dict[str, Any]:
+    """Return the texts of the pages in a language, and in English those of the library that pages show."""
+    texts = {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES}
+    return texts | {"library": _library_texts()} if tag == ENGLISH else texts
+
+
+def _library_texts() -> dict[str, Any]:
+    """Return what methods measure and how they can mislead, and the units of targets and maps."""
+    methods = [method_of(name) for name in METHODS]
+    units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
+    texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}
+    return {"methods": texts, "units": units}
 
 
 def _service_worker(folder: Path, version: str) -> str:

@@ -1,6 +1,6 @@
 // The effect of switching off each head alone.
 
-import { allHeads } from "./find_heads.js";
+import { allHeads, prunedHeads } from "./find_heads.js";
 
 /** @import { Ablations, Head, Run } from "./types.d.ts" */
 
@@ -77,6 +77,6 @@ export function contributionRows(run, off, ablations) {
     if (measured) cells.push(measured[i], ablations.probability[i]);
     return cells;
   });
-  const exists = (/** @type {number} */ i) => !Number.isNaN(run.attention[i * run.encoding.tokens.length ** 2]);
-  return [names, ...rows.filter((_, i) => exists(i))];
+  const pruned = prunedHeads(run).map(String);
+  return [names, ...rows.filter(([layer, head]) => !pruned.includes(`${layer},${head}`))];
 }

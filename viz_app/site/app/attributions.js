@@ -57,6 +57,19 @@ export function sharesOf(scores) {
 export const sumOf = (scores) => scores.reduce((sum, score) => sum + score, 0);
 
 /**
+ * Return the sums of the scores in sentence A, in sentence B, and at the special tokens around them.
+ * @param {Float32Array} scores (token,)
+ * @param {Encoding} encoding
+ */
+export function sideSums(scores, { sides }) {
+  const sums = { A: 0, B: 0, special: 0 };
+  sides.forEach((side, position) => {
+    sums[side ?? "special"] += scores[position];
+  });
+  return sums;
+}
+
+/**
  * Return the rows of a CSV file of scores, with a header: one row for each method and token.
  * @param {Encoding} encoding
  * @param {Attribution[]} attributions

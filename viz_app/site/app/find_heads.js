@@ -50,6 +50,24 @@ export const allHeads = ({ layers, heads }) =>
   Array.from({ length: layers * heads }, (_, i) => [Math.floor(i / heads), i % heads]);
 
 /**
+ * Return the heads that do not exist, because they were pruned.
+ * @param {Run} run
+ */
+export const prunedHeads = (run) => allHeads(run).filter((head) => Number.isNaN(mapOf(run, run.attention, head)[0]));
+
+/**
+ * Return a head, or if it was pruned the first one of its layer that exists.
+ * @param {Run} run
+ * @param {Head} head
+ * @returns {Head}
+ */
+export function existingHead(run, head) {
+  const pruned = prunedHeads(run).map(String);
+  const candidates = [head, ...allHeads(run).filter(([layer]) => layer === head[0])];
+  return candidates.find((candidate) => !pruned.includes(String(candidate))) ?? head;
+}
+
+/**
  * Return the values of all heads from a query to a key, (layer, head); NaN for a pruned head.
  * @param {Run} run
  * @param {Float32Array} maps (layer, head, query, key)

@@ -29,6 +29,7 @@ export interface State {
   view: "heads" | "curves" | "matrix";
   show: Shown;
   method: Method;
+  colour: "slope" | "removal"; // by which the heads of Head ablation are coloured
   lesson: string; // name of the open lesson, or empty
   step: "predict" | "do" | "reveal" | "yours" | "free";
   lang: Language;

@@ -168,7 +168,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.lessons", "viz_app.texts",
     },
     "viz_app.site": {
-        "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.methods", "bert_core.onnx_export",
+        "numpy", "torch", "bert_core.checkpoint", "bert_core.loading", "bert_core.methods", "bert_core.onnx_export",
         "bert_core.progress", "bert_core.records", "bert_core.refused", "bert_core.run", "bert_core.tokenizer",
         "viz_app.components", "viz_app.export", "viz_app.figures", "viz_app.lessons",
         "viz_app.lessons.checks", "viz_app.pages.start", "viz_app.pages.why",
@@ -231,7 +231,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.maps",
         "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
         "viz_app.export",
-        "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat", "viz_app.texts",
+        "viz_app.export.bertviz", "viz_app.shell", "viz_app.site", "viz_app.pages", "viz_app.streamlit_compat",
+        "viz_app.texts",
     },
     "viz_app.access": {
         "starlette", "streamlit", "bert_core.refused", "viz_app.moved_pages", "viz_app.streamlit_compat",

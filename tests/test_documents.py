@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 ELSEWHERE = {
     "docs/contributing/add-a-page.md", "docs/reference/decoder.md", "docs/reference/methods.md",
     "docs/reference/numpy.md", "docs/how-to/direct-logit-attribution.md", "docs/how-to/probe.md",
-    "docs/how-to/prune.md",
+    "docs/how-to/onnx.md", "docs/how-to/prune.md",
 }  # fmt: skip
 DOCUMENTS = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

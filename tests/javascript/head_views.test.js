@@ -149,6 +149,28 @@ test("A head that is opened while the maps of another layer are read is the one 
   assert.deepEqual([headers.length, headers[0].layer], [1, 1]);
 });
 
+test("A layer that is chosen in the view while another one is read is drawn with its own maps", async (context) => {
+  const reader = readerOf();
+  await reader.show(contentOf());
+  let finish;
+  const read = new Promise((resolve) => {
+    finish = resolve;
+  });
+  const first = reader.show(contentOf({ layer: (layer) => read.then(() => heads(layer)) }));
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  choose(view, { layer: 1 });
+  context.mock.timers.tick(200);
+  context.mock.timers.reset();
+  finish();
+  assert.equal(await first, null);
+  await settled();
+  assert.deepEqual(
+    headers.map(({ layer }) => layer),
+    [0, 1],
+  );
+  assert.equal(value(mapOf(view, 0), 0, 0), 11);
+});
+
 test("A combined map is drawn in place of the heads, with its own edges", async () => {
   const combined = {
     head: -1,

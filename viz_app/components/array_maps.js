@@ -112,7 +112,9 @@ export function strongestEdges(numbers, columns, count) {
  */
 export function curveLimit(values, isAttention) {
   if (isAttention) return 1;
-  return values.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0) || 1;
+  let most = 0;
+  for (const x of values) if (Math.abs(x) > most && Number.isFinite(x)) most = Math.abs(x);
+  return most || 1;
 }
 
 /**
@@ -136,12 +138,12 @@ export function thumbnails(values, form, sides, size, { pale, middle, shareBelow
     : values;
   const small = blocks(paled, form, all, size);
   const scale = Math.fround(limit);
-  const pixels = Uint8Array.from(small, (x) => {
+  const codes = small.map((x) => {
     const share = limit && !Number.isNaN(x) ? Math.fround(x / scale) : 0;
     if (signed) return halfToEven(Math.fround(middle + Math.fround(127 * Math.max(-1, Math.min(share, 1)))));
     return halfToEven(Math.fround(255 * Math.max(0, Math.min(share, 1))));
   });
-  return { pixels, size: [Math.min(rows, size), Math.min(columns, size)], limit };
+  return { pixels: Uint8Array.from(codes), size: [Math.min(rows, size), Math.min(columns, size)], limit };
 }
 
 /**
@@ -153,37 +155,37 @@ export function thumbnails(values, form, sides, size, { pale, middle, shareBelow
  * @param {number} size
  */
 function blocks(values, { rows, columns, signed }, chosen, size) {
-  const [height, width] = [Math.min(rows, size), Math.min(chosen.length, size)];
-  const count = values.length / (rows * columns);
-  const [lowest, highest] = [
-    new Float32Array(count * height * width).fill(Infinity),
-    new Float32Array(count * height * width).fill(-Infinity),
-  ];
-  // The block of each row and column.
-  const [blockOfRow, blockOfColumn] = [blockNumbers(rows, height), blockNumbers(chosen.length, width)];
-  for (let row = 0; row < count * rows; row++) {
-    const first = (Math.floor(row / rows) * height + blockOfRow[row % rows]) * width;
-    for (let i = 0; i < chosen.length; i++) {
-      const value = values[row * columns + chosen[i]];
-      const at = first + blockOfColumn[i];
-      lowest[at] = Math.min(lowest[at], value);
-      highest[at] = Math.max(highest[at], value);
+  const [rowEdges, columnEdges] = [edgesOf(rows, size), edgesOf(chosen.length, size)];
+  const maps = values.length / (rows * columns);
+  const made = new Float32Array(maps * (rowEdges.length - 1) * (columnEdges.length - 1));
+  let at = 0;
+  for (let map = 0; map < maps; map++) {
+    for (let i = 1; i < rowEdges.length; i++) {
+      for (let j = 1; j < columnEdges.length; j++) {
+        let [low, high] = [Infinity, -Infinity];
+        for (let row = rowEdges[i - 1]; row < rowEdges[i]; row++) {
+          const start = (map * rows + row) * columns;
+          for (let column = columnEdges[j - 1]; column < columnEdges[j]; column++) {
+            const value = values[start + chosen[column]];
+            low = Math.min(low, value);
+            high = Math.max(high, value);
+          }
+        }
+        made[at++] = signed && -low > high ? low : high;
+      }
     }
   }
-  return signed ? highest.map((high, i) => (-lowest[i] > high ? lowest[i] : high)) : highest;
+  return made;
 }
 
 /**
- * The block in which each row or column is.
+ * The first row or column of each block, and the end of the last.
  * @param {number} length
- * @param {number} count of blocks
+ * @param {number} size largest number of blocks
  */
-function blockNumbers(length, count) {
-  const numbers = new Uint16Array(length);
-  for (let block = 0; block < count; block++) {
-    numbers.fill(block, Math.floor((block * length) / count), Math.floor(((block + 1) * length) / count));
-  }
-  return numbers;
+function edgesOf(length, size) {
+  const count = Math.min(length, size);
+  return Array.from({ length: count + 1 }, (_, block) => Math.floor((block * length) / count));
 }
 
 /**

@@ -21,6 +21,7 @@ from viz_app.shell.lesson_records import prediction_context, record_work
 from viz_app.shell.selection import parse_words
 from viz_app.texts import LANGUAGES
 
+# The attribution methods of the page Attribution.
 METHODS = ("gradient x attention", "input x gradient", "integrated gradients", "occlusion")
 ANY: tuple[str, ...] = ()  # instead of the values of a parameter
 # The values of each parameter that the browser edition has, of all pages and of single ones.
@@ -57,11 +58,11 @@ class LeftOut(NamedTuple):
 
 
 class StoredView(NamedTuple):
-    """A text that a step of a lesson opens. masked: the numbers of its masked words."""
+    """A text whose run is stored, its second text, and the numbers of its masked words in order."""
 
     text: str
-    pair: str
-    masked: tuple[int, ...]
+    pair: str = ""
+    masked: tuple[int, ...] = ()
 
 
 def select_lessons(lessons: Iterable[Lesson]) -> tuple[list[Lesson], list[LeftOut]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import Z_DEFAULT_STRATEGY
 
 import numpy as np
@@ -15,35 +15,28 @@ from bert_core.records import HeadSweep, ModelRun, Target
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.inputs import head_mask_without
-from bert_core.run.perturbation import input_x_gradient, integrated_gradients
+from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view.packing import deflated
+from viz_app.site.lessons import StoredView
 
 TOP_TOKENS = 20  # of the prediction at each mask
 
 
-class StoredText(NamedTuple):
-    """A text, its second text ("" for none), and the numbers of its masked words, in order."""
-
-    text: str
-    pair: str = ""
-    masked: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The key of the run in `site.json`; `storedKey` of stored_runs.js returns the same."""
-        return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+def stored_key(view: StoredView) -> str:
+    """Return the key of the run of a text in `site.json`, which `storedKey` of stored_runs.js also returns."""
+    return json.dumps(view, ensure_ascii=False, separators=(",", ":"))
 
 
-def stored_run(loaded: LoadedModel, text: StoredText) -> bytes:
+def stored_run(loaded: LoadedModel, view: StoredView) -> bytes:
     """Compute the results for a text with all heads on and the default target, as the content of a file.
 
     The target is the most probable token at the first mask, or that the second text follows. Without masks and a second
     text, there is no target, and no result that depends on one.
     Raises Refused for a text that the tokenizer refuses, and for a masked word that does not exist.
     """
-    original = loaded.tokenizer.encode(text.text, text.pair or None, max_length=loaded.config.max_position_embeddings)
-    encoding = loaded.tokenizer.mask_words(original, text.masked)
+    original = loaded.tokenizer.encode(view.text, view.pair or None, max_length=loaded.config.max_position_embeddings)
+    encoding = loaded.tokenizer.mask_words(original, view.masked)
     run = capture(loaded, encoding, top_k=TOP_TOKENS)
     target = _default_target(run)
     header: dict[str, Any] = {
@@ -70,13 +63,14 @@ def stored_run(loaded: LoadedModel, text: StoredText) -> bytes:
         return _packed(header, arrays)
     run = capture(loaded, encoding, target=target, top_k=TOP_TOKENS)
     header["target"] = _target_fields(loaded, run, target)
-    sweep = ablate_heads(loaded, encoding, target=target, positions=encoding.mask_positions[:1])
+    sweep = ablate_heads(loaded, encoding, target=target)
     header["first"] = _first_tokens(loaded, run, sweep)
     path = integrated_gradients(loaded, encoding, target)
     scores = {
         "gradient x attention": token_scores(loaded, encoding, target, ["gradient x attention"], run=run)[0],
         "input x gradient": input_x_gradient(loaded, encoding, target).scores,
         path.method: path.scores,
+        "occlusion": occlusion(loaded, encoding, target).scores,
     }
     header["gaps"], header["methods"] = {path.method: path.gap}, list(scores)
     assert run.gradient is not None and run.gate_gradient is not None and sweep.values is not None  # of the target

@@ -1,6 +1,7 @@
 // The checks of lessons: the record of a text that a check needs, and the verdict on an answer. They are those of
 // viz_app/lessons/checks, which say what each is about, and give the same results.
 
+import { wordText } from "./encodings.js";
 import { probabilityOf } from "./targets.js";
 
 /** @import { CheckSettings, LessonOption, Run, RunRequest, Runs, SiteDescription, Texts } from "./types.d.ts" */
@@ -477,17 +478,8 @@ export const isOwnText = (page, lesson) =>
 /**
  * Return the words of both texts.
  * @param {Pick<Texts, "original">} texts
- * @returns {string[]}
  */
-export function wordTexts({ original }) {
-  const { words, offsets, sides, wordCount } = original;
-  const sources = { A: [...original.text], B: [...(original.pair ?? "")] };
-  return Array.from({ length: wordCount }, (_, word) => {
-    const [first, last] = [words.indexOf(word), words.lastIndexOf(word)];
-    const source = sources[/** @type {"A" | "B"} */ (sides[first])];
-    return source.slice(offsets[first][0], offsets[last][1]).join("").trim();
-  });
-}
+const wordTexts = ({ original }) => Array.from({ length: original.wordCount }, (_, word) => wordText(original, word));
 
 /**
  * @param {CheckContext} context

@@ -43,7 +43,7 @@ export function formatNumber(value, specification = "") {
 export function formatBarNumber(value, specification) {
   const text = formatNumber(value, specification);
   const isZero = !/[1-9]/.test(text);
-  return isZero ? text.replace("-", specification.startsWith("+") ? "+" : "") : text.replace("-", "−");
+  return isZero ? text.replace("-", specification.startsWith("+") ? "+" : "") : text.replaceAll("-", "−");
 }
 
 /**

@@ -22,8 +22,8 @@ const SITE = { version: "", pages: [], files: [] };
 const worker = /** @type {ServiceWorkerScope} */ (/** @type {unknown} */ (self));
 const { scope } = worker.registration;
 // Caches whose names begin with "headlight-" are those of the engine. Other sites on the same host have other scopes.
-const PREFIX = `site ${scope} `;
-const CACHE = PREFIX + SITE.version;
+const OWN_CACHES = `site ${scope} `;
+const CACHE = OWN_CACHES + SITE.version;
 
 worker.addEventListener("install", (event) => event.waitUntil(storeFiles()));
 worker.addEventListener("activate", (event) => event.waitUntil(deleteOldCaches()));
@@ -63,7 +63,7 @@ async function storePage(cache, page) {
 const latest = (path) => new Request(new URL(path, scope), { cache: "no-cache" });
 
 async function deleteOldCaches() {
-  const names = (await caches.keys()).filter((name) => name.startsWith(PREFIX) && name !== CACHE);
+  const names = (await caches.keys()).filter((name) => name.startsWith(OWN_CACHES) && name !== CACHE);
   await Promise.all(names.map((name) => caches.delete(name)));
   await worker.clients.claim();
 }

@@ -10,7 +10,7 @@ import { barTexts, probabilityBars } from "../charts.js";
 import { createButton, createMaskButton } from "../controls.js";
 import { tokenLabel } from "../encodings.js";
 import { allHeads, currentEdge, edgeValues, openingHead } from "../find_heads.js";
-import { createLink } from "../frame.js";
+import { createLink, lineOf } from "../frame.js";
 import { drawHeadList } from "../head_list.js";
 import { PAGES, sortedHeads, withoutPositions } from "../state.js";
 import { swapWord } from "../swaps.js";
@@ -380,6 +380,7 @@ function drawReading(context, { text: place, ways }) {
   context.write(misleads, "misleads");
   place.append(" ", misleads);
   const own = createCard(text("next.own"), text("next.own_line"));
+  own.append(createButton(text("site:type_sentence"), "quiet", context.editText));
   const lesson = site.lessons[0];
   ways.replaceChildren(own);
   if (lesson) {
@@ -392,7 +393,7 @@ function drawReading(context, { text: place, ways }) {
   const list = element("ul");
   for (const page of PAGES.slice(1)) {
     const entry = element("li");
-    entry.append(createLink(context, text(`${page}:title`), { page }), ` ${text(`${page}:line`)}`);
+    entry.append(createLink(context, text(`${page}:title`), { page }), ` ${lineOf(context, page)}`);
     list.append(entry);
   }
   pages.append(list);

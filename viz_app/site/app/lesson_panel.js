@@ -437,7 +437,8 @@ async function showTexts(panel, place, show) {
   try {
     await show();
   } catch (error) {
-    if (!context.signal.aborted) place.replaceChildren(element("p", "lesson-verdict unsuitable", sentenceOf(error, context)));
+    if (!context.signal.aborted)
+      place.replaceChildren(element("p", "lesson-verdict unsuitable", sentenceOf(error, context)));
   }
 }
 

@@ -32,17 +32,24 @@ from viz_app.shell.examples import first_example
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
-from viz_app.site.lessons import LeftOut, StoredView, check_settings, lesson_description, select_lessons, stored_views
+from viz_app.site.lessons import (
+    METHODS,
+    LeftOut,
+    StoredView,
+    check_settings,
+    lesson_description,
+    select_lessons,
+    stored_views,
+)
 from viz_app.site.stored_runs import stored_key, stored_run
 from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
-# Attribution methods of the site.
-SITE_METHODS = ("gradient x attention", "input x gradient", "integrated gradients")
 # Folders of the pages; each has an index.html.
 PAGE_FOLDERS = ("", "predict/", "attention/", "heads/", "why/", "learn/")
 # Files of texts that the pages use.
 TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
+STYLE_SHEETS = ("site.css", "pages.css", "lessons.css")  # joined as site.css
 OFFLINE_FILE = "offline.js"
 FIRST_FILES = (PAGE_FILE, "app.js", "site.css", SITE_FILE)  # of every first figure, besides a stored run
 # Parts of a tokenizer, and their types that engine/tokenizer_file.js reads.
@@ -157,8 +164,8 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     for page in PAGE_FOLDERS:
         _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
     _write(folder / "app.js", joined(_FOLDER / "app" / "app.js", _FOLDER))
-    styles = [(_FOLDER / "app" / name).read_text("utf-8") for name in ("site.css", "pages.css")]
-    _write(folder / "site.css", "\n".join([variables(None), *styles]))
+    sheets = ((_FOLDER / "app" / name).read_text("utf-8") for name in STYLE_SHEETS)
+    _write(folder / "site.css", "\n".join([variables(None), *sheets]))
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
     visit_bytes = sum(_sizes(folder).values())
     examples = [StoredView(example.text, example.pair, example.masked) for example in EXAMPLES.values()]
@@ -249,7 +256,7 @@ def _texts(tag: str) -> dict[str, Any]:
 
 def _library_texts() -> dict[str, Any]:
     """Return what methods measure and how they can mislead, and the units of targets and maps."""
-    methods = [method_of(name) for name in SITE_METHODS]
+    methods = [method_of(name) for name in METHODS]
     units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
     texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}
     return {"methods": texts, "units": units}

@@ -21,6 +21,7 @@ from viz_app.shell.lesson_records import prediction_context, record_work
 from viz_app.shell.selection import parse_words
 from viz_app.texts import LANGUAGES
 
+# The attribution methods of the page Attribution.
 METHODS = ("gradient x attention", "input x gradient", "integrated gradients", "occlusion")
 ANY: tuple[str, ...] = ()  # instead of the values of a parameter
 # The values of each parameter that the browser edition has, of all pages and of single ones.

@@ -15,7 +15,7 @@ from bert_core.records import HeadSweep, ModelRun, Target
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.inputs import head_mask_without
-from bert_core.run.perturbation import input_x_gradient, integrated_gradients
+from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view.packing import deflated
 from viz_app.site.lessons import StoredView
@@ -70,6 +70,7 @@ def stored_run(loaded: LoadedModel, view: StoredView) -> bytes:
         "gradient x attention": token_scores(loaded, encoding, target, ["gradient x attention"], run=run)[0],
         "input x gradient": input_x_gradient(loaded, encoding, target).scores,
         path.method: path.scores,
+        "occlusion": occlusion(loaded, encoding, target).scores,
     }
     header["gaps"], header["methods"] = {path.method: path.gap}, list(scores)
     assert run.gradient is not None and run.gate_gradient is not None and sweep.values is not None  # of the target

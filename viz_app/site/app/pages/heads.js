@@ -1,7 +1,7 @@
 // The page Head ablation: the heads as switches, and the prediction with and without those that are off.
 
 import { element } from "../../../components/elements.js";
-import { twoDigits } from "../../../components/numbers.js";
+import { cellNumber, twoDigits } from "../../../components/numbers.js";
 import { mountView, showHeadGrid } from "../../../components/run_views.js";
 import { contributionRows, contributionsOf, rankedContributions } from "../ablations.js";
 import { barTexts, halfBar, probabilityBars } from "../charts.js";
@@ -371,7 +371,7 @@ function drawLargest({ measured, summary, table }, { text, change }, full, ablat
       isSelected: false,
       onOpen: () => change({ page: "attention", head, view: "curves" }),
       cells: [
-        signedDigits(contribution),
+        `${contribution < 0 ? "" : "+"}${cellNumber(contribution)}`,
         twoDigits(probability),
         ...(hasWords ? [changes ? text("site:heads.flips", { first }) : first] : []),
       ],

@@ -84,7 +84,7 @@ def built_once(name: str, build: Callable[[Path], object]) -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long start first, so that no process is left alone with one: pages in a browser before all."""
-    order = {"browser": 0, "tests": 1, "app": 2, "core": 3}
+    order = {"browser": 0, "site": 0, "tests": 1, "app": 2, "core": 3}
     items.sort(key=lambda item: order[item.path.parent.name])
 
 

@@ -33,8 +33,7 @@ from viz_app.tokens import Token
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "viz_app"
 SCRIPTS = sorted(APP.glob("**/*.js"))
-# What is joined to one script: a view's script has its folder's name, and the page of an export has its own. The
-# scripts of a site are modules, which a browser loads one by one.
+# What is joined to one script: a view's script has its folder's name, and the page of an export has its own.
 VIEW_SCRIPTS = sorted((APP / "components").glob("**/*.js"))
 ENTRIES = [*(file for file in VIEW_SCRIPTS if file.stem == file.parent.name), APP / "export" / "page.js"]
 
@@ -111,6 +110,22 @@ def test_joined_modules_are_what_they_were(tmp_path: Path) -> None:
         (tmp_path / f"{name}.js").write_text(source, encoding="utf-8")
     (made := tmp_path / "made.mjs").write_text(joined(tmp_path / "all.js"), encoding="utf-8")
     assert node(made).split() == ["all", "one1", "two2", "one3"]
+
+
+def test_classes_functions_and_addresses_are_joined(tmp_path: Path) -> None:
+    """Classes and asynchronous functions are exported, a name is imported under another one, and `import.meta.url` in
+    a file is the address that it has below the folder."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "app").mkdir()
+    (tmp_path / "engine" / "engine.js").write_text(
+        "export class Engine {}\nexport async function load() {\n"
+        '  return new Engine().constructor.name + new URL("./worker.js", import.meta.url).href.slice(-17);\n}\n'
+    )
+    (tmp_path / "app" / "app.js").write_text(
+        'import { load as loadModel } from "../engine/engine.js";\nconsole.log(await loadModel());\n'
+    )
+    (made := tmp_path / "app.mjs").write_text(joined(tmp_path / "app" / "app.js", tmp_path), encoding="utf-8")
+    assert node(made).split() == ["Engine/engine/worker.js"]
 
 
 def test_an_import_of_another_form_is_refused(tmp_path: Path) -> None:

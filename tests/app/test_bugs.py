@@ -42,6 +42,7 @@ ARGUMENTS = {
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
     "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],
     "tune-lens": ["FILE", "--folder", "OUT"], "export-onnx": ["--out", "OUT"],
+    "site": ["--out", "OUT"],
     "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
     "lessons new": ["mine"], "lessons check": ["FILE"],
     "lessons export": ["both_sides", "--out", "OUT.html"],

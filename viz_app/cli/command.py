@@ -42,6 +42,7 @@ from viz_app.cli import (
     search,
     serve,
     similarity,
+    site,
     study,
     train,
 )
@@ -62,6 +63,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     "App": {
         "app": (serve.open_app, "headlight app --port 8600"),
         "models": (serve.list_models, "headlight models"),
+        "site": (site.site, "headlight site --out site"),
     },
     "Look": {
         "predict": (predict.predict, 'headlight predict "She opened the [MASK] and walked in."'),

@@ -25,7 +25,9 @@ from viz_app.shell.params import Head, Param, select
 from viz_app.shell.selection import Selection
 from viz_app.shell.view import chart, write_line
 from viz_app.shell.work import Work, wait_for
+from viz_app.texts import page_texts
 
+TEXTS = page_texts("heads")
 MAX_TOKENS = 8  # drawn before and after
 NAMED_HEADS = 2  # heads that a sentence names; of more it states the number
 ABLATION_TYPES = {"zero": "Zero", "mean": "Mean", "resample": "Resample"}
@@ -92,33 +94,22 @@ def prediction_sentence(off: Sequence[Head], before: tuple[str, float], after: t
     off: the heads. before, after: the prediction with its probability.
     """
     (name, full), (new_name, present) = before, after
+    key = "all_on" if not off else "stays" if name == new_name else "changes"
     names = {"before": escape_markdown(name), "after": escape_markdown(new_name)}
-    numbers = {"p": two_digits(full), "q": two_digits(present), "heads": _off_heads(off)}
-    if not off:
-        sentence = "All heads are on: the prediction is “{before}” ({p})."
-    elif name == new_name:
-        sentence = "With {heads} off, the prediction stays “{before}” ({p} → {q})."
-    else:
-        sentence = "With {heads} off, the prediction changes from “{before}” ({p}) to “{after}” ({q})."
-    return sentence.format(**names, **numbers)
+    return TEXTS[f"change.{key}"].format(p=two_digits(full), q=two_digits(present), heads=_off_heads(off), **names)
 
 
 def number_sentence(off: Sequence[Head], quantity: str, before: float, after: float) -> str:
     """Return a sentence in Markdown with a number before and after heads were switched off. quantity: its name."""
-    numbers = {"quantity": quantity, "p": two_digits(before), "q": two_digits(after), "heads": _off_heads(off)}
-    if not off:
-        sentence = "All heads are on: {quantity} is {p}."
-    elif numbers["p"] == numbers["q"]:
-        sentence = "With {heads} off, {quantity} stays {p}."
-    else:
-        sentence = "With {heads} off, {quantity} changes from {p} to {q}."
-    return sentence.format(**numbers)
+    p, q = two_digits(before), two_digits(after)
+    key = "number_all_on" if not off else "number_stays" if p == q else "number_changes"
+    return TEXTS[f"change.{key}"].format(quantity=quantity, p=p, q=q, heads=_off_heads(off))
 
 
 def _off_heads(off: Sequence[Head]) -> str:
     if len(off) > NAMED_HEADS:
-        return f"{len(off)} heads"
-    return " and ".join(f"L{layer} H{head}" for layer, head in off)
+        return TEXTS["change.count"].format(count=len(off))
+    return TEXTS["change.and"].join(f"L{layer} H{head}" for layer, head in off)
 
 
 def nsp_sentence(before: float, after: float, parts: str = "heads") -> str:

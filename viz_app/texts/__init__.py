@@ -62,6 +62,10 @@ class PageTexts:
         """Return a table of texts by its key."""
         return dict(self._value(key))
 
+    def all(self) -> dict[str, Any]:
+        """Return all texts of the file, by key."""
+        return {name: self._value(name) for name in self.values}
+
     def control(self, name: str) -> dict[str, Any]:
         """Return label, help and options of a control, for the constructor of its parameter."""
         return self.options(f"controls.{name}")

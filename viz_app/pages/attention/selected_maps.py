@@ -45,12 +45,6 @@ from viz_app.tokens import Combined, Token
 from viz_app.windows import Hatching, hatching, note_of_layer
 
 MAX_EMPTY_ROWS = 6  # rows without numbers that are named
-RESULTS = {
-    ("query", True): "**{head}**: {query} attends most to {key}, with {value} of its attention.",
-    ("key", True): "**{head}**: {key} receives the most attention from {query}, {value} of that token's attention.",
-    ("query", False): "**{head}**: from {query}, the largest {quantity} goes to {key}: {value}.",
-    ("key", False): "**{head}**: to {key}, the largest {quantity} comes from {query}: {value}.",
-}
 
 
 @dataclass(frozen=True)
@@ -348,8 +342,8 @@ def result_sentence(maps: SelectedMaps, combined: Combined | None) -> str:
         is_selected[(slice(None), selected) if from_keys else selected] = True
         magnitudes = np.where(is_selected, magnitudes, -1)
     query, key = np.unravel_index(magnitudes.argmax(), values.shape)
-    template = "key" if from_keys else "query"
-    return RESULTS[template, maps.quantity == "attention"].format(
+    side, kind = "key" if from_keys else "query", "attention" if maps.quantity == "attention" else "other"
+    return TEXTS[f"result.{side}_{kind}"].format(
         head=f"L{choice.layer} H{choice.heads[0]}" if combined is None else combined.name,
         query=quoted(queries[query].text, queries[query].position),
         key=quoted(keys[key].text, keys[key].position),

@@ -179,7 +179,7 @@ def _draw_classes(selection: Selection, full_run: ModelRun, run: ModelRun) -> No
 
 def _draw_next_sentence(selection: Selection, full_run: ModelRun, run: ModelRun) -> None:
     assert full_run.nsp is not None and run.nsp is not None  # `_draw_predictions` checks it
-    _write_number(selection, "the probability that B follows A", full_run.nsp, run.nsp)
+    _write_number(selection, TEXTS["follows"], full_run.nsp, run.nsp)
     if not (current_look().lecture and run.predictions):  # there the window has no room for another figure
         nsp_change(selection, full_run.nsp, run.nsp, key="nsp_before_after")
 

@@ -10,6 +10,7 @@ import { targetPositions, targetProbability } from "./targets.js";
  * @property {number} head
  * @property {number} targetValue
  * @property {number} probability
+ * @property {number[]} topTokens id of the most probable token at each of the positions of the request
  */
 
 /**
@@ -38,11 +39,27 @@ export async function ablateHeads(run, description, request, heads, { signal, on
     }
     const headMask = Float32Array.from(request.headMask ?? new Float32Array(count).fill(1));
     headMask[layer * description.heads + head] = 0;
-    const positions = targetPositions(target);
-    const result = await run({ ...request, headMask, positions, gradients: false, outputs: ["targetValue"] });
+    const positions = request.positions ?? targetPositions(target);
+    const result = await run({ ...request, headMask, positions, gradients: false, outputs: ["targetValue", "logits"] });
     const targetValue = result.targetValue?.data[0] ?? Number.NaN;
-    ablations.push({ layer, head, targetValue, probability: targetProbability(target, targetValue) });
+    const probability = targetProbability(target, targetValue);
+    ablations.push({ layer, head, targetValue, probability, topTokens: topTokens(result, positions.length) });
     onProgress(ablations.length, heads.length);
   }
   return ablations;
+}
+
+/**
+ * Return the id of the largest logit of each row.
+ * @param {import("./requests.js").RunResult} result
+ * @param {number} rows
+ */
+function topTokens({ logits }, rows) {
+  const data = logits?.data ?? new Float32Array();
+  const size = data.length / rows;
+  return Array.from({ length: data.length ? rows : 0 }, (_, row) => {
+    let largest = row * size;
+    for (let index = largest; index < (row + 1) * size; index++) if (data[index] > data[largest]) largest = index;
+    return largest - row * size;
+  });
 }

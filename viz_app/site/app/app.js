@@ -1,0 +1,205 @@
+// The browser edition: reads the address, and draws the frame and the page; each change of the state is in the address.
+
+import { element } from "../../components/elements.js";
+import { createContext, linkTo } from "./context.js";
+import { maskAgain, wordText } from "./encodings.js";
+import { rememberFocus } from "./focus.js";
+import { createFrame } from "./frame.js";
+import { drawLessonPanel } from "./lesson_panel.js";
+import { createModelLoader } from "./loading.js";
+import { attentionPage } from "./pages/attention.js";
+import { headsPage } from "./pages/heads.js";
+import { learnPage } from "./pages/learn.js";
+import { predictPage } from "./pages/predict.js";
+import { startPage } from "./pages/start.js";
+import { whyPage } from "./pages/why.js";
+import { createRuns } from "./runs.js";
+import { formatState, PAGES, parseState, withoutPositions } from "./state.js";
+import { createStoredRuns } from "./stored_runs.js";
+
+/** @import { Fault } from "./state.js" */
+/** @import { Page, PageContext, PageName, SiteDescription, State, Texts } from "./types.d.ts" */
+
+/** @type {Record<PageName, Page>} */
+const PAGE_MODULES = {
+  start: startPage,
+  predict: predictPage,
+  attention: attentionPage,
+  heads: headsPage,
+  why: whyPage,
+  learn: learnPage,
+};
+
+/**
+ * Start the site.
+ * @param {SiteDescription} site
+ * @param {URL} root address of the folder of the site
+ */
+function start(site, root) {
+  const loader = createModelLoader({ root });
+  const runs = createRuns({ site, loader, stored: createStoredRuns(site, root) });
+  const frame = createFrame(document.body, { changeTexts, toggleMask, openExample });
+  /** @type {State} */
+  let state;
+  /** @type {Fault[]} */
+  let faults;
+  let controller = new AbortController();
+  /** @type {Record<string, unknown>} */
+  let pageMemory = {};
+  /** @type {Record<string, unknown>} */
+  const lessonMemory = {};
+  /** @type {PageName | undefined} */
+  let drawnPage;
+  /** Those of the last text that was drawn. @type {Texts | null} */
+  let texts = null;
+  /** Texts of words that are masked again in a new text. @type {string[]} */
+  let maskedTexts = [];
+  /** Words that were masked because the text changed: a click moves this mask. @type {number[] | null} */
+  let automaticMask = null;
+  let automaticWord = "";
+
+  const readAddress = () => {
+    ({ state, faults } = parseState(site, pageOf(root), history.state?.query ?? location.search));
+  };
+
+  /**
+   * @param {Partial<State>} changes
+   * @param {{ replace?: boolean }} [options]
+   */
+  const change = (changes, { replace = false } = {}) => {
+    const before = state;
+    state = { ...state, ...changes };
+    faults = [];
+    const entry = { query: formatState(site, state, { isWhole: true }) };
+    const isSame = before.page === state.page && entry.query === formatState(site, before, { isWhole: true });
+    const address = linkTo(root, site, state);
+    if (replace || isSame) history.replaceState(entry, "", address);
+    else history.pushState(entry, "", address);
+    if (before.page !== state.page) scrollTo(0, 0);
+    draw();
+  };
+
+  /** @param {string} text @param {string} pair */
+  function changeTexts(text, pair) {
+    if (text === state.text && pair === state.pair) return;
+    const isExamplePair = site.examples.some((example) => example.pair === pair);
+    const keptPair = pair === state.pair && isExamplePair ? "" : pair;
+    const previous = texts?.original;
+    const isDrawn = previous?.text === state.text && (previous.pair ?? "") === state.pair;
+    maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
+    const target = state.target === "nsp" && keptPair ? state.target : null;
+    change({ text, pair: keptPair, ...withoutPositions(), target });
+  }
+
+  /** @param {number} word */
+  function toggleMask(word) {
+    const isMoved = automaticMask?.join() === state.masked.join() && !state.masked.includes(word);
+    const others = state.masked.filter((masked) => masked !== word);
+    const toggled = state.masked.includes(word) ? others : [...others, word].sort((a, b) => a - b);
+    automaticMask = null;
+    change({ masked: isMoved ? [word] : toggled });
+  }
+
+  /** @param {number} index */
+  function openExample(index) {
+    const { text, pair, masked } = site.examples[index];
+    change({ text, pair, ...withoutPositions(), masked, off: [], head: null });
+  }
+
+  /**
+   * Mask the words of a new text that were masked in the one before it, or else its longest word.
+   * @param {AbortSignal} signal
+   */
+  const maskNewText = async (signal) => {
+    const words = maskedTexts;
+    maskedTexts = [];
+    const { original } = await runs.encode({ ...state, masked: [] }, { signal });
+    const { masked, isAutomatic } = maskAgain(original, words);
+    automaticMask = isAutomatic ? masked : null;
+    automaticWord = isAutomatic ? wordText(original, masked[0]) : "";
+    change({ masked }, { replace: true });
+  };
+
+  /**
+   * Draw the tokens and the target as soon as they are known; the page reports what prevents it.
+   * @param {PageContext} context
+   */
+  const drawFrame = async (context) => {
+    if (state.page === "learn") return;
+    const { signal } = context;
+    try {
+      texts = await runs.encode(context.request(), { signal });
+      if (signal.aborted) return;
+      frame.drawTokens(texts);
+      const run = await runs.run(context.request({ off: [] }), { signal });
+      if (!signal.aborted) frame.drawTarget(run);
+    } catch {
+      // The page fails too, and says why.
+    }
+  };
+
+  const draw = async () => {
+    controller.abort();
+    controller = new AbortController();
+    const { signal } = controller;
+    const fail = (/** @type {unknown} */ error) => {
+      if (!signal.aborted) frame.fail(error, loader);
+    };
+    const context = createContext({ site, state, runs, root, signal, change, fail, editText: frame.editText });
+    if (drawnPage !== state.page) {
+      drawnPage = state.page;
+      pageMemory = {};
+      frame.clear();
+    }
+    try {
+      const isAutomatic = automaticMask !== null && automaticMask.join() === state.masked.join();
+      const notice = isAutomatic ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
+      const restoreFocus = rememberFocus(document.body);
+      const places = frame.draw(context, { faults, loader, notice });
+      if (maskedTexts.length) {
+        await maskNewText(signal);
+        return;
+      }
+      drawFrame(context);
+      restoreFocus();
+      drawLessonPanel(context, places.lesson, lessonMemory);
+      await PAGE_MODULES[state.page].draw(context, places, pageMemory);
+      if (signal.aborted) return;
+      frame.complete();
+      restoreFocus();
+      if (!state.embed) loader.begin();
+    } catch (error) {
+      fail(error);
+    }
+  };
+
+  addEventListener("popstate", () => {
+    readAddress();
+    draw();
+  });
+  loader.onChange(() => frame.drawLoading(loader));
+  loader.onReady(draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  readAddress();
+  draw().then(() => navigator.serviceWorker?.register(new URL("offline.js", root)).catch(() => {}));
+}
+
+/**
+ * Return the page of the address.
+ * @param {URL} root
+ * @returns {PageName}
+ */
+function pageOf(root) {
+  const name = location.pathname.slice(root.pathname.length).split("/")[0];
+  return PAGES.find((page) => page === name) ?? "start";
+}
+
+const root = new URL(".", document.baseURI);
+try {
+  const response = await fetch(new URL("site.json", root));
+  if (!response.ok) throw new Error(`site.json: ${response.status}`);
+  start(await response.json(), root);
+} catch (error) {
+  console.error(error);
+  document.body.append(element("p", "boot-error", "The site could not be loaded: reload the page."));
+}

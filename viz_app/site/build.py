@@ -102,7 +102,7 @@ def build_site(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
         new = Path(temporary)
-        with _lessons_of(lessons_folder):
+        with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)
         for entry in new.iterdir():
             if (old := folder / entry.name).is_dir():
@@ -125,6 +125,17 @@ def _lessons_of(folder: Path | None) -> Iterator[None]:
         os.environ.pop(OWN_LESSONS, None)
         if before is not None:
             os.environ[OWN_LESSONS] = before
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: texts are so short that several wait for each other, and results depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_model(loaded: LoadedModel) -> None:

@@ -2,6 +2,8 @@
 
 import { DownloadError, EngineError, OutOfMemoryError } from "../engine/errors.js";
 import { baselineOf, gradientXAttention, inputXGradient } from "../engine/integrated_gradients.js";
+import { removablePositions } from "./attributions.js";
+import { occlusion } from "./occlusion.js";
 import { createSharedResults } from "./shared_results.js";
 import { formatTarget } from "./state.js";
 import { logSumExp, targetTokens, withValue } from "./targets.js";
@@ -10,7 +12,7 @@ import { logSumExp, targetTokens, withValue } from "./targets.js";
 /** @import { Encoding, Tokenizer } from "../engine/tokenizer.js" */
 /** @import { LoadedModel, ModelLoader } from "./loading.js" */
 /** @import { TargetTokens } from "./targets.js" */
-/** @import { Ablations, Attribution, Head, Method, Prediction, Run, RunOptions } from "./types.d.ts" */
+/** @import { Ablations, Attribution, Head, Method, Prediction, ResolvedTarget, Run, RunOptions } from "./types.d.ts" */
 /** @import { RunRequest, Runs, SiteDescription, StoredRuns, Texts } from "./types.d.ts" */
 
 /** @typedef {Pick<RunRequest, "text" | "pair" | "masked">} TextRequest */
@@ -350,6 +352,12 @@ async function attribute({ engine, tokenizer }, run, request, method, { signal, 
       attention: { data: attention, dims },
       attentionGradient: { data: gradient, dims },
     });
+    return Object.freeze({ method, scores, gap: null });
+  }
+  if (method === "occlusion") {
+    const positions = removablePositions(encoding, /** @type {ResolvedTarget} */ (run.target));
+    const runOnce = (/** @type {EngineRequest} */ changed) => engine.run(changed, { signal });
+    const scores = await occlusion(runOnce, request, positions, tokenizer.maskId, { signal, onProgress });
     return Object.freeze({ method, scores, gap: null });
   }
   const result = await engine.run({ ...request, outputs: ["embeddings", "embeddingGradient"] }, { signal });

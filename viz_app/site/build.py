@@ -59,7 +59,7 @@ SUPPORTED_TOKENIZER = {
     "pre_tokenizer": ("BertPreTokenizer",),
     "post_processor": ("TemplateProcessing", "BertProcessing"),
 }
-MAX_WEIGHT_BYTES = 250_000_000  # transferred to each visitor, and held twice as float32 while the model is loaded
+MAX_WEIGHT_BYTES = 250_000_000  # transferred to each visitor
 _FOLDER = Path(__file__).parent
 _OFFLINE_VALUES = '{ version: "", pages: [], files: [] }'  # in the source of the service worker
 
@@ -251,6 +251,7 @@ def _describe_model(folder: Path, visit_bytes: int) -> dict[str, Any]:
 def _texts(tag: str) -> dict[str, Any]:
     """Return the texts of the pages in a language, and in English those of the library that pages show."""
     texts = {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES}
+    texts["why"] |= {"line": texts["site"]["why"]["line"]}  # without the heads and MLPs of the app's page
     return texts | {"library": _library_texts()} if tag == ENGLISH else texts
 
 

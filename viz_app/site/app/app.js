@@ -3,6 +3,7 @@
 import { element } from "../../components/elements.js";
 import { createContext, linkTo } from "./context.js";
 import { maskAgain, wordText } from "./encodings.js";
+import { rememberFocus } from "./focus.js";
 import { createFrame } from "./frame.js";
 import { drawLessonPanel } from "./lesson_panel.js";
 import { createModelLoader } from "./loading.js";
@@ -66,12 +67,15 @@ function start(site, root) {
    * @param {{ replace?: boolean }} [options]
    */
   const change = (changes, { replace = false } = {}) => {
+    const before = state;
     state = { ...state, ...changes };
     faults = [];
     const entry = { query: formatState(site, state, { isWhole: true }) };
+    const isSame = before.page === state.page && entry.query === formatState(site, before, { isWhole: true });
     const address = linkTo(root, site, state);
-    if (replace) history.replaceState(entry, "", address);
+    if (replace || isSame) history.replaceState(entry, "", address);
     else history.pushState(entry, "", address);
+    if (before.page !== state.page) scrollTo(0, 0);
     draw();
   };
 
@@ -141,7 +145,7 @@ function start(site, root) {
     const fail = (/** @type {unknown} */ error) => {
       if (!signal.aborted) frame.fail(error, loader);
     };
-    const context = createContext({ site, state, runs, root, signal, change, fail });
+    const context = createContext({ site, state, runs, root, signal, change, fail, editText: frame.editText });
     if (drawnPage !== state.page) {
       drawnPage = state.page;
       pageMemory = {};
@@ -150,16 +154,19 @@ function start(site, root) {
     try {
       const isAutomatic = automaticMask !== null && automaticMask.join() === state.masked.join();
       const notice = isAutomatic ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
+      const restoreFocus = rememberFocus(document.body);
       const places = frame.draw(context, { faults, loader, notice });
       if (maskedTexts.length) {
         await maskNewText(signal);
         return;
       }
       drawFrame(context);
+      restoreFocus();
       drawLessonPanel(context, places.lesson, lessonMemory);
       await PAGE_MODULES[state.page].draw(context, places, pageMemory);
       if (signal.aborted) return;
       frame.complete();
+      restoreFocus();
       if (!state.embed) loader.begin();
     } catch (error) {
       fail(error);
@@ -172,8 +179,9 @@ function start(site, root) {
   });
   loader.onChange(() => frame.drawLoading(loader));
   loader.onReady(draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   readAddress();
-  draw();
+  draw().then(() => navigator.serviceWorker?.register(new URL("offline.js", root)).catch(() => {}));
 }
 
 /**

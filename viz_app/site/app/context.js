@@ -16,9 +16,10 @@ const SHARED_TEXTS = ["site", "frame"]; // where a key is looked up that the pag
  * @param {AbortSignal} options.signal
  * @param {PageContext["change"]} options.change
  * @param {PageContext["fail"]} options.fail
+ * @param {PageContext["editText"]} options.editText
  * @returns {PageContext}
  */
-export function createContext({ site, state, runs, root, signal, change, fail }) {
+export function createContext({ site, state, runs, root, signal, change, fail, editText }) {
   const template = (/** @type {string} */ key) => findTemplate(site, state, key);
   return {
     state,
@@ -27,6 +28,7 @@ export function createContext({ site, state, runs, root, signal, change, fail })
     signal,
     change,
     fail,
+    editText,
     text: (key, fields) => fillFields(withoutMarkup(template(key)), fields),
     write: (parent, key, fields) => writeMarkup(parent, template(key), fields),
     link: (changes) => linkTo(root, site, { ...state, ...changes }),

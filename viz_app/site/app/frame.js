@@ -10,7 +10,7 @@ import { drawTokens, textNotices } from "./tokens.js";
 
 /** @import { ModelLoader } from "./loading.js" */
 /** @import { Fault } from "./state.js" */
-/** @import { Language, PageContext, Places, Run, State, Texts } from "./types.d.ts" */
+/** @import { Language, PageContext, PageName, Places, Run, State, Texts } from "./types.d.ts" */
 
 /**
  * What a visitor can do in the frame.
@@ -24,6 +24,7 @@ import { drawTokens, textNotices } from "./tokens.js";
 
 const TEXTLESS_PAGES = ["learn"];
 const TARGET_PAGES = ["predict", "attention", "heads", "why"];
+const MAX_CHARACTERS = 200_000; // of a text
 const NAMED_HEADS = 2; // heads that are off and named on the button
 const LANGUAGES = /** @type {[Language, string][]} */ ([
   ["en", "English"],
@@ -59,9 +60,10 @@ export function createFrame(parent, actions) {
       document.body.dataset.page = state.page;
       nodes.problem.replaceChildren();
       nodes.figure.setAttribute("aria-busy", "true");
+      nodes.figure.hidden = nodes.reading.hidden = false;
       drawNavigation(nodes, context);
       nodes.title.textContent = text("title");
-      nodes.line.textContent = text("line");
+      nodes.line.textContent = lineOf(context, state.page);
       nodes.texts.hidden = nodes.tokens.hidden = TEXTLESS_PAGES.includes(state.page);
       nodes.target.hidden = !TARGET_PAGES.includes(state.page);
       fields.draw();
@@ -92,6 +94,14 @@ export function createFrame(parent, actions) {
     /** The figure of the state is drawn. */
     complete: () => {
       nodes.figure.setAttribute("aria-busy", "false");
+      const result = nodes.figure.querySelector(".result")?.textContent ?? "";
+      nodes.announcer.textContent = `${nodes.title.textContent}. ${result}`;
+    },
+    /** Let the visitor type a sentence. */
+    editText: () => {
+      const field = /** @type {HTMLInputElement} */ (nodes.texts.elements.namedItem("text"));
+      field.focus();
+      field.select();
     },
     /** Show how far the model is loaded. @param {ModelLoader} loader */
     drawLoading: (loader) => drawLoading(nodes.loading, loader, context),
@@ -106,6 +116,7 @@ export function createFrame(parent, actions) {
      */
     fail: (error, loader) => {
       nodes.figure.setAttribute("aria-busy", "false");
+      nodes.figure.hidden = nodes.reading.hidden = true; // of another state
       drawFailure(nodes.problem, error, context, { loader, openExample: actions.openExample });
     },
   };
@@ -113,7 +124,7 @@ export function createFrame(parent, actions) {
 
 function createNodes() {
   const body = element("div", "site");
-  const header = element("header", "bar");
+  const header = element("header", "top");
   const brand = element("a", "brand", "Headlight");
   const navigation = element("nav", "pages");
   const tools = element("div", "tools");
@@ -141,10 +152,15 @@ function createNodes() {
   const lesson = element("aside", "lesson");
   const columns = element("div", "columns");
   columns.append(main, lesson);
-  body.append(header, loading, columns);
+  const announcer = element("p", "heard");
+  announcer.setAttribute("role", "status");
+  body.append(header, columns, loading, announcer);
+  for (const place of [navigation, tools, target, headsOff, controls, problem, figure, reading, lesson]) {
+    place.dataset.place = "";
+  }
   return {
     ...{ body, brand, navigation, tools, loading, title, line, texts, tokens, strip, target, headsOff },
-    ...{ notices, controls, problem, figure, reading, lesson },
+    ...{ notices, controls, problem, figure, reading, lesson, announcer },
   };
 }
 
@@ -161,7 +177,7 @@ function drawNavigation({ brand, navigation, tools }, context) {
     ...PAGES.map((page) => {
       const link = createLink(context, text(`${page}:title`), { page });
       if (page === state.page) link.setAttribute("aria-current", "page");
-      link.title = text(`${page}:line`);
+      link.title = lineOf(context, page);
       return link;
     }),
   );
@@ -173,8 +189,19 @@ function drawNavigation({ brand, navigation, tools }, context) {
   const lecture = createLink(context, text("frame:settings.lecture"), { lecture: !state.lecture });
   lecture.title = text("frame:settings.lecture_help");
   if (state.lecture) lecture.setAttribute("aria-current", "true");
-  tools.replaceChildren(createCopyButton(context), lecture, ...languages);
+  const whole = element("a", "whole", text("frame:open_in_app"));
+  whole.href = context.link({ embed: false });
+  whole.target = "_blank";
+  tools.replaceChildren(createCopyButton(context), lecture, ...languages, whole);
 }
+
+/**
+ * Return the sentence about a page. Pages with less than in the app have their own.
+ * @param {PageContext} context
+ * @param {PageName} page
+ */
+export const lineOf = ({ text, site }, page) =>
+  text(Object.hasOwn(/** @type {object} */ (site.texts.en.site.lines), page) ? `site:lines.${page}` : `${page}:line`);
 
 /**
  * Return a link to another state, which is opened without loading the site again.
@@ -266,7 +293,7 @@ function createTextFields(form, actions, current) {
     [first, "text"],
     [second, "pair"],
   ])) {
-    Object.assign(field, { type: "text", name, autocomplete: "off", spellcheck: false });
+    Object.assign(field, { type: "text", name, autocomplete: "off", spellcheck: false, maxLength: MAX_CHARACTERS });
     field.dir = "auto";
     field.oninput = () => showApply();
   }

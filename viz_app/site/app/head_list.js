@@ -1,9 +1,9 @@
 // The heads that attend most from one token to another, with the effect of each on the target.
 
-import { element } from "../../components/elements.js";
+import { childrenOf, element } from "../../components/elements.js";
 import { contributionsOf } from "./ablations.js";
-import { createButton } from "./controls.js";
 import { findHeads } from "./find_heads.js";
+import { drawTable } from "./tables.js";
 
 /** @import { Edge } from "./find_heads.js" */
 /** @import { Ablations, Head, PageContext, Run } from "./types.d.ts" */
@@ -11,6 +11,7 @@ import { findHeads } from "./find_heads.js";
 const LISTED_HEADS = 6;
 
 /**
+ * Draw the list in a place, in which nothing else is.
  * @param {HTMLElement} place
  * @param {PageContext} context
  * @param {object} options
@@ -21,33 +22,30 @@ const LISTED_HEADS = 6;
  * @param {{ query: string, key: string }} options.names quoted tokens
  * @param {(head: Head) => void} options.onOpen
  */
-export function drawHeadList(place, { text }, { run, full, edge, ablations, names, onOpen }) {
+export function drawHeadList(place, { state, text }, { run, full, edge, ablations, names, onOpen }) {
   const contributions = ablations && contributionsOf(full, ablations);
-  const columns = ["head", "weight", "percentile", ...(contributions ? ["effect"] : [])];
-  const table = element("table", "head-table");
-  const head = element("tr");
-  for (const column of columns) {
-    const cell = element("th", "", text(`find:${column}`));
-    cell.scope = "col";
-    if (column !== "head") cell.title = text(`find:help.${column}`);
-    head.append(cell);
-  }
-  table.append(element("thead"), element("tbody"));
-  table.tHead?.append(head);
-  for (const { layer, head: number, weight, percentile } of findHeads(run, edge).slice(0, LISTED_HEADS)) {
-    const line = element("tr");
-    const name = element("th");
-    name.scope = "row";
-    name.append(createButton(`L${layer} H${number}`, "quiet", () => onOpen([layer, number])));
-    line.append(name, element("td", "", weight.toFixed(2)), element("td", "", percentile.toFixed(0)));
-    if (contributions) line.append(element("td", "", signed(-contributions[layer * run.heads + number])));
-    table.tBodies[0].append(line);
-  }
-  place.replaceChildren(
-    element("h2", "", text("find:title", names)),
-    table,
-    element("p", "note", text("find:reading")),
-  );
+  const columns = ["weight", "percentile", ...(contributions ? ["effect"] : [])];
+  const found = findHeads(run, edge).slice(0, LISTED_HEADS);
+  const [heading, table, note] = place.children.length
+    ? childrenOf(place)
+    : [element("h2"), element("div"), element("p", "note")];
+  heading.textContent = text("find:title", names);
+  note.textContent = text("find:reading");
+  if (!place.children.length) place.append(heading, table, note);
+  drawTable(table, {
+    label: text("find:head"),
+    columns: columns.map((column) => ({ label: text(`find:${column}`), help: text(`find:help.${column}`) })),
+    rows: found.map(({ layer, head, weight, percentile }) => ({
+      label: `L${layer} H${head}`,
+      isSelected: state.head?.[0] === layer && state.head[1] === head,
+      onOpen: () => onOpen([layer, head]),
+      cells: [
+        weight.toFixed(2),
+        percentile.toFixed(0),
+        ...(contributions ? [signed(-contributions[layer * run.heads + head])] : []),
+      ],
+    })),
+  });
 }
 
 /** @param {number} effect */

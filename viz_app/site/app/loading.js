@@ -65,7 +65,7 @@ export function createModelLoader({ root, engine = new Engine(), now = () => per
   const load = async () => {
     if (status.phase === "loading" || status.phase === "ready") return;
     controller = new AbortController();
-    const isAgain = status.phase === "failed";
+    const isAgain = status.error !== null;
     report({ phase: "loading", progress: null, secondsLeft: null, error: null });
     const onProgress = (/** @type {LoadProgress} */ progress) => {
       report({ progress, secondsLeft: measureRate(progress) });
@@ -98,8 +98,8 @@ export function createModelLoader({ root, engine = new Engine(), now = () => per
     begin,
     load,
     cancel: () => controller.abort(),
-    /** The model stopped: it must be loaded again. @param {Error} error */
-    stop: (error) => report({ phase: "failed", error }),
+    /** The model stopped: the next request loads it again. @param {Error} error */
+    stop: (error) => report({ phase: "idle", error }),
     tokenizer: readTokenizer,
     /**
      * Return the model as soon as it is loaded.

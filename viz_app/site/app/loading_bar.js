@@ -46,8 +46,11 @@ export function createLoadButton(loader, { text, site }) {
  * @param {unknown} error
  * @param {PageContext} context
  */
-export function errorSentence(error, { text, site }) {
+export function errorSentence(error, { text, site, state }) {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
+  if (name === "InvalidInputError" && !state.text.trim()) {
+    return text(state.pair.trim() ? "frame:text.second_only" : "frame:text.empty");
+  }
   const errors = /** @type {Record<string, string>} */ (site.texts.en.site.errors);
   return text(`site:errors.${Object.hasOwn(errors, name) ? name : "other"}`, { reason: message });
 }

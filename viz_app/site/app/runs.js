@@ -1,5 +1,6 @@
 // The source of all numbers: stored runs first, otherwise the model in this browser.
 
+import { EngineError, OutOfMemoryError } from "../engine/errors.js";
 import { baselineOf, gradientXAttention, inputXGradient } from "../engine/integrated_gradients.js";
 import { removablePositions } from "./attributions.js";
 import { occlusion } from "./occlusion.js";
@@ -7,10 +8,9 @@ import { createSharedResults } from "./shared_results.js";
 import { formatTarget } from "./state.js";
 import { logSumExp, targetTokens, withValue } from "./targets.js";
 
-/** @import { Engine } from "../engine/engine.js" */
 /** @import { RunRequest as EngineRequest, RunResult } from "../engine/requests.js" */
 /** @import { Encoding, Tokenizer } from "../engine/tokenizer.js" */
-/** @import { ModelLoader } from "./loading.js" */
+/** @import { LoadedModel, ModelLoader } from "./loading.js" */
 /** @import { TargetTokens } from "./targets.js" */
 /** @import { Ablations, Attribution, Head, Method, Prediction, ResolvedTarget, Run, RunOptions } from "./types.d.ts" */
 /** @import { RunRequest, Runs, SiteDescription, StoredRuns, Texts } from "./types.d.ts" */
@@ -24,7 +24,7 @@ const KEPT_RESULTS = 12; // ablations and attributions
 /**
  * @param {object} options
  * @param {SiteDescription} options.site
- * @param {Pick<ModelLoader, "model" | "tokenizer">} options.loader
+ * @param {Pick<ModelLoader, "model" | "tokenizer" | "stop">} options.loader
  * @param {StoredRuns} options.stored
  * @returns {Runs}
  */
@@ -34,6 +34,22 @@ export function createRuns({ site, loader, stored }) {
   const gradients = createSharedResults(KEPT_RUNS);
   const results = createSharedResults(KEPT_RESULTS);
   let count = 0;
+
+  /**
+   * Use the model as soon as it is loaded. After an error that ends it, it must be loaded again.
+   * @template Result
+   * @param {AbortSignal | undefined} signal
+   * @param {(model: LoadedModel) => Promise<Result>} use
+   */
+  const withModel = async (signal, use) => {
+    const model = await loader.model(signal);
+    try {
+      return await use(model);
+    } catch (error) {
+      if (error instanceof OutOfMemoryError || isEnd(error)) loader.stop(/** @type {Error} */ (error));
+      throw error;
+    }
+  };
 
   /**
    * Return the run of a request that is stored; null if it needs the model.
@@ -69,30 +85,30 @@ export function createRuns({ site, loader, stored }) {
    */
   const forward = (request, options) => {
     const { text, pair, masked, off } = request;
-    const compute = async (/** @type {RunOptions} */ { signal }) => {
-      const { engine, tokenizer } = await loader.model(signal);
-      const texts = encodeText(tokenizer, request, max_tokens);
-      const positions = has_mlm ? texts.encoding.maskPositions : [];
-      const headMask = maskWithout(off, layers, heads);
-      const result = await engine.run(
-        { ...inputsOf(texts.encoding, headMask), positions, gradients: false, outputs: FORWARD_OUTPUTS },
-        { signal },
-      );
-      return {
-        source: /** @type {const} */ ("live"),
-        name: `live ${++count}`,
-        ...texts,
-        layers,
-        heads,
-        attention: dataOf(result.attention),
-        headMask,
-        predictions: predictionsOf(result, positions, tokenizer),
-        nextSentence: has_nsp && texts.encoding.pair !== null ? nextSentenceOf(result) : null,
-        target: null,
-        attentionGradient: null,
-        headMaskGradient: null,
-      };
-    };
+    const compute = (/** @type {RunOptions} */ { signal }) =>
+      withModel(signal, async ({ engine, tokenizer }) => {
+        const texts = encodeText(tokenizer, request, max_tokens);
+        const positions = has_mlm ? texts.encoding.maskPositions : [];
+        const headMask = maskWithout(off, layers, heads);
+        const result = await engine.run(
+          { ...inputsOf(texts.encoding, headMask), positions, gradients: false, outputs: FORWARD_OUTPUTS },
+          { signal },
+        );
+        return {
+          source: /** @type {const} */ ("live"),
+          name: `live ${++count}`,
+          ...texts,
+          layers,
+          heads,
+          attention: dataOf(result.attention),
+          headMask,
+          predictions: predictionsOf(result, positions, tokenizer),
+          nextSentence: has_nsp && texts.encoding.pair !== null ? nextSentenceOf(result) : null,
+          target: null,
+          attentionGradient: null,
+          headMaskGradient: null,
+        };
+      });
     return forwards.get(JSON.stringify([text, pair, masked, off]), compute, options);
   };
 
@@ -119,17 +135,17 @@ export function createRuns({ site, loader, stored }) {
     const tokens = await resolve(request, options);
     const target = withValue(tokens, run);
     if (!request.gradients || target === null) return Object.freeze({ ...run, target });
-    const compute = async (/** @type {RunOptions} */ { signal }) => {
-      const { engine } = await loader.model(signal);
-      const result = await engine.run({ ...targetRequest(run, target), outputs: GRADIENT_OUTPUTS }, { signal });
-      return Object.freeze({
-        ...run,
-        name: `live ${++count}`,
-        target,
-        attentionGradient: dataOf(result.attentionGradient),
-        headMaskGradient: dataOf(result.headMaskGradient),
+    const compute = (/** @type {RunOptions} */ { signal }) =>
+      withModel(signal, async ({ engine }) => {
+        const result = await engine.run({ ...targetRequest(run, target), outputs: GRADIENT_OUTPUTS }, { signal });
+        return Object.freeze({
+          ...run,
+          name: `live ${++count}`,
+          target,
+          attentionGradient: dataOf(result.attentionGradient),
+          headMaskGradient: dataOf(result.headMaskGradient),
+        });
       });
-    };
     return gradients.get(keyOf(request, target), compute, options);
   };
 
@@ -150,10 +166,8 @@ export function createRuns({ site, loader, stored }) {
       const live = await liveRun({ ...request, gradients: false }, options);
       const { target } = live;
       if (target === null) throw new Error("Head ablation needs a target.");
-      const compute = async (/** @type {Required<RunOptions>} */ given) => {
-        const { engine, tokenizer } = await loader.model(given.signal);
-        return ablateEachHead(engine, tokenizer, live, targetRequest(live, target), given);
-      };
+      const compute = (/** @type {Required<RunOptions>} */ given) =>
+        withModel(given.signal, (model) => ablateEachHead(model, live, targetRequest(live, target), given));
       return results.get(`ablations ${keyOf(request, target)}`, compute, options);
     },
     attribution: async (request, method, options) => {
@@ -163,14 +177,18 @@ export function createRuns({ site, loader, stored }) {
       const live = await liveRun({ ...request, gradients: method === "gradient x attention" }, options);
       const { target } = live;
       if (target === null) throw new Error("An attribution needs a target.");
-      const compute = async (/** @type {Required<RunOptions>} */ given) => {
-        const { engine, tokenizer } = await loader.model(given.signal);
-        return attribute(engine, tokenizer, live, targetRequest(live, target), method, given);
-      };
+      const compute = (/** @type {Required<RunOptions>} */ given) =>
+        withModel(given.signal, (model) => attribute(model, live, targetRequest(live, target), method, given));
       return results.get(`${method} ${keyOf(request, target)}`, compute, options);
     },
   };
 }
+
+/**
+ * Return whether the model stopped; other errors of the engine have classes of their own.
+ * @param {unknown} error
+ */
+const isEnd = (error) => error instanceof EngineError && error.constructor === EngineError;
 
 /** @type {EngineRequest["outputs"]} */
 const FORWARD_OUTPUTS = ["logits", "nextSentenceLogits", "attention"];
@@ -273,14 +291,13 @@ function nextSentenceOf({ nextSentenceLogits }) {
 
 /**
  * Return the target without each head in turn, and the most likely token at the first mask.
- * @param {Engine} engine
- * @param {Tokenizer} tokenizer
+ * @param {LoadedModel} model
  * @param {Run} run
  * @param {EngineRequest} request
  * @param {Required<RunOptions>} options
  * @returns {Promise<Ablations>}
  */
-async function ablateEachHead(engine, tokenizer, { attention, layers, heads, encoding }, request, options) {
+async function ablateEachHead({ engine, tokenizer }, { attention, layers, heads, encoding }, request, options) {
   const size = attention.length / (layers * heads);
   const all = /** @type {Head[]} */ ([...Array(layers * heads).keys()].map((n) => [Math.floor(n / heads), n % heads]));
   const existing = all.filter(([layer, head]) => !Number.isNaN(attention[(layer * heads + head) * size]));
@@ -298,15 +315,14 @@ async function ablateEachHead(engine, tokenizer, { attention, layers, heads, enc
 }
 
 /**
- * @param {Engine} engine
- * @param {Tokenizer} tokenizer
+ * @param {LoadedModel} model
  * @param {Run} run
  * @param {EngineRequest} request
  * @param {Method} method
  * @param {Required<RunOptions>} options
  * @returns {Promise<Attribution>}
  */
-async function attribute(engine, tokenizer, run, request, method, { signal, onProgress }) {
+async function attribute({ engine, tokenizer }, run, request, method, { signal, onProgress }) {
   const { encoding, attention, attentionGradient } = run;
   const length = encoding.tokens.length;
   if (method === "integrated gradients") {

@@ -32,6 +32,7 @@ export function drawScores(place, { look, labels, rows, selected, caption, onSel
   const colours = shades(look.diverging[isDark(place) ? 1 : 0]);
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.method : undefined;
   const table = element("table", "scores");
+  table.style.setProperty("--columns", String(labels.length));
   const scores = rows.find(({ method }) => method === selected)?.scores ?? null;
   const head = element("thead");
   head.append(createStrip(labels, selected, scores, colours));
@@ -113,10 +114,10 @@ function createBars(scores, colours) {
     const cell = element("td", "score");
     const track = element("div", "track");
     track.style.setProperty("--above", `${(100 * high) / range}%`);
-    const bar = element("div", share < 0 ? "bar below" : "bar");
+    const bar = element("div", share < 0 ? "score-bar below" : "score-bar");
     bar.style.setProperty("--length", `${(100 * Math.abs(share)) / range}%`);
     bar.style.backgroundColor = `rgb(${colours[share < 0 ? LOWEST + step : HIGHEST - step].join(" ")})`;
-    const number = element("span", share < 0 ? "number below" : "number", cellNumber(scores[position]));
+    const number = element("span", share < 0 ? "score-number below" : "score-number", cellNumber(scores[position]));
     number.style.setProperty("--length", `${(100 * Math.abs(share)) / range}%`);
     track.title = String(Number(scores[position].toPrecision(9)));
     track.append(bar, number);

@@ -22,7 +22,7 @@ import { createButton } from "./controls.js";
  * @param {Table} table
  */
 export function drawTable(place, { label, columns, rows }) {
-  const table = element("table", "numbers");
+  const table = element("table", "head-table");
   const head = element("tr");
   head.append(
     ...[{ label, help: "" }, ...columns].map((column) => {

@@ -275,6 +275,8 @@ export interface PageContext {
   request(changes?: Partial<RunRequest>): RunRequest;
   /** Aborts when another state is drawn. */
   signal: AbortSignal;
+  /** Give the focus to the field of the text. */
+  editText(): void;
   /** Show an error where the figure is, with a way out; stored runs remain usable. */
   fail(error: unknown): void;
 }

@@ -76,9 +76,9 @@ function createView({ controls, figure }) {
   result.setAttribute("role", "status");
   small.append(gridHost, note, pairButton);
   large.append(result, headHost);
-  layout.append(small, large);
   const found = createFoundHeads();
-  figure.append(missing, layout, found.box);
+  layout.append(small, large, found.box);
+  figure.append(missing, layout);
   return {
     context: /** @type {PageContext | null} */ (null),
     views,

@@ -1,7 +1,7 @@
 // The page Head ablation: the heads as switches, and the prediction with and without those that are off.
 
 import { element } from "../../../components/elements.js";
-import { twoDigits } from "../../../components/numbers.js";
+import { cellNumber, twoDigits } from "../../../components/numbers.js";
 import { mountView, showHeadGrid } from "../../../components/run_views.js";
 import { contributionRows, contributionsOf, rankedContributions } from "../ablations.js";
 import { barTexts, halfBar, probabilityBars } from "../charts.js";
@@ -50,17 +50,18 @@ function createView({ controls, figure }) {
   const colours = element("div");
   controls.append(colours);
   const layout = element("div", "ablation");
-  const [switches, predictions] = [element("div", "switches"), element("div", "predictions")];
+  const [switches, results, predictions] = [element("div", "switches"), element("div", "results"), element("div")];
   const [gridHost, note] = [element("div"), element("p", "note")];
   const work = element("div");
-  switches.append(gridHost, work, note);
-  layout.append(switches, predictions);
+  switches.append(gridHost, note);
   const measured = element("section", "measured");
   const [summary, table, files] = [element("h2"), element("div"), element("p", "files")];
   summary.setAttribute("role", "status");
   measured.append(summary, table);
   measured.hidden = true;
-  figure.append(layout, measured, files);
+  results.append(predictions, work, measured);
+  layout.append(switches, results);
+  figure.append(layout, files);
   const gridRoot = /** @type {ShadowRoot | null} */ (null);
   return { colours, gridHost, gridRoot, note, work, predictions, measured, summary, table, files };
 }
@@ -370,7 +371,7 @@ function drawLargest({ measured, summary, table }, { text, change }, full, ablat
       isSelected: false,
       onOpen: () => change({ page: "attention", head, view: "curves" }),
       cells: [
-        signedDigits(contribution),
+        `${contribution < 0 ? "" : "+"}${cellNumber(contribution)}`,
         twoDigits(probability),
         ...(hasWords ? [changes ? text("site:heads.flips", { first }) : first] : []),
       ],

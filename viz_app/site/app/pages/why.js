@@ -91,7 +91,9 @@ function methodTexts({ state, text }) {
 function drawMissing({ heading, lines, totals }, context, run, { reading }) {
   heading.textContent = totals.textContent = "";
   drawMissingTarget(lines, context, run, context.text("missing"));
-  context.write(reading, "missing_reading");
+  const note = element("p", "note");
+  context.write(note, "missing_reading");
+  reading.replaceChildren(note);
 }
 
 // ---------------------------------------------------------------------------------------------------------- the scores

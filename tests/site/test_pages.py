@@ -6,7 +6,6 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np

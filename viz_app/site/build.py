@@ -251,7 +251,6 @@ def _describe_model(folder: Path, visit_bytes: int) -> dict[str, Any]:
 def _texts(tag: str) -> dict[str, Any]:
     """Return the texts of the pages in a language, and in English those of the library that pages show."""
     texts = {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES}
-    texts["why"] |= {"line": texts["site"]["why"]["line"]}  # without the heads and MLPs of the app's page
     return texts | {"library": _library_texts()} if tag == ENGLISH else texts
 
 

@@ -7,7 +7,7 @@ import { createBars } from "./lesson_bars.js";
 import { isOwnText, lessonChecks, UnsuitableError } from "./lesson_checks.js";
 import { noteOf, updateNote } from "./lesson_notes.js";
 import {
-  firstOpenStep,
+  beginLesson,
   lessonsOf,
   lessonText,
   paragraphsOf,
@@ -161,15 +161,6 @@ function createBar(panel) {
 function go({ context, lesson, memory }, step) {
   memory.panel = undefined; // the same step begins anew
   context.change(stateOfStep(context, lesson, step));
-}
-
-/**
- * Open the first step of a lesson that is not completed.
- * @param {PageContext} context
- * @param {Lesson} lesson
- */
-export function beginLesson(context, lesson) {
-  context.change(stateOfStep(context, lesson, firstOpenStep(noteOf(context.site, lesson.name))));
 }
 
 /**

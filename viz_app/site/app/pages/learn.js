@@ -3,8 +3,7 @@
 import { element } from "../../../components/elements.js";
 import { createButton } from "../controls.js";
 import { deleteNote, deleteNotes, noteOf, readNotes } from "../lesson_notes.js";
-import { beginLesson } from "../lesson_panel.js";
-import { lessonsOf, progressSummary } from "../lesson_steps.js";
+import { beginLesson, lessonsOf, progressSummary } from "../lesson_steps.js";
 
 /** @import { Note } from "../lesson_notes.js" */
 /** @import { Lesson, Page, PageContext } from "../types.d.ts" */

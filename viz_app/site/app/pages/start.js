@@ -368,10 +368,10 @@ function drawReading(context, { text: place, ways }) {
   place.append(" ", misleads);
   const own = createCard(text("next.own"), text("next.own_line"));
   own.append(createButton(text("site:type_sentence"), "quiet", context.editText));
-  const lesson = site.lessons[0];
+  const lesson = site.first_lesson;
   ways.replaceChildren(own);
   if (lesson) {
-    const question = String(lesson.texts[state.lang].question ?? "");
+    const question = lesson.questions[state.lang];
     const card = createCard(text("next.lesson"), text("next.lesson_line", { question }));
     card.append(createLink(context, text("next.learn"), { page: "learn" }));
     ways.append(card);

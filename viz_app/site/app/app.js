@@ -150,6 +150,7 @@ function start(site, root) {
     place.hidden = true;
     document.body.classList.remove("with-lesson");
     lessonMemory.panel = undefined;
+    lessonMemory.drawnStep = "";
   };
 
   const draw = async () => {

@@ -17,7 +17,6 @@ from torch import nn
 
 import bert_core
 from bert_core import LoadedModel, Refused, Target
-from tests.conftest import built_once
 from tests.families import save_family
 from tests.test_javascript import node
 from viz_app.cli import command
@@ -33,18 +32,6 @@ MAX_FIRST_BYTES = 400_000
 # Addresses that are names or messages and are never requested: namespaces of XML, and those in the runtime's messages.
 NOT_REQUESTED = ("http://www.w3.org/", "https://web.dev/cross-origin-isolation-guide/")
 PAIR = StoredView("She opened the [MASK] and walked in.", "It was the [MASK] of a house.")
-
-
-@pytest.fixture(scope="session")
-def tiny_exported(tiny_loaded: LoadedModel) -> Path:
-    """The tiny model as a graph with gradients."""
-    return built_once("tiny-onnx", lambda folder: bert_core.export_onnx(tiny_loaded, folder, gradients=True))
-
-
-@pytest.fixture(scope="session")
-def site(tiny_loaded: LoadedModel, tiny_exported: Path) -> Path:
-    """A site of the tiny model."""
-    return built_once("tiny-site", lambda folder: build_site(tiny_loaded, folder, exported=tiny_exported))
 
 
 @pytest.fixture(scope="session")

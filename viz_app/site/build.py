@@ -274,7 +274,6 @@ def _first_lesson(described: Sequence[Mapping[str, Any]]) -> dict[str, Any] | No
 def _texts(tag: str) -> dict[str, Any]:
     """Return the texts of the pages that a language has, and in English those of the library that pages show."""
     texts = {name: dict(page_texts(name).in_language(tag).own_values) for name in TEXT_FILES}
-    texts["why"] |= {"line": texts["site"]["why"]["line"]}  # without the heads and MLPs of the app's page
     return texts | {"library": _library_texts()} if tag == ENGLISH else texts
 
 

@@ -4,7 +4,7 @@
 /** @import { Attribution, Method, ResolvedTarget } from "./types.d.ts" */
 
 /** @type {Method[]} */
-export const METHOD_NAMES = ["gradient x attention", "input x gradient", "integrated gradients"];
+export const METHOD_NAMES = ["gradient x attention", "input x gradient", "integrated gradients", "occlusion"];
 
 /**
  * The tokens with the largest and the lowest score.

@@ -1,7 +1,9 @@
 // The source of all numbers: stored runs first, otherwise the model in this browser.
 
-import { EngineError, OutOfMemoryError } from "../engine/errors.js";
+import { DownloadError, EngineError, OutOfMemoryError } from "../engine/errors.js";
 import { baselineOf, gradientXAttention, inputXGradient } from "../engine/integrated_gradients.js";
+import { removablePositions } from "./attributions.js";
+import { occlusion } from "./occlusion.js";
 import { createSharedResults } from "./shared_results.js";
 import { formatTarget } from "./state.js";
 import { logSumExp, targetTokens, withValue } from "./targets.js";
@@ -10,7 +12,7 @@ import { logSumExp, targetTokens, withValue } from "./targets.js";
 /** @import { Encoding, Tokenizer } from "../engine/tokenizer.js" */
 /** @import { LoadedModel, ModelLoader } from "./loading.js" */
 /** @import { TargetTokens } from "./targets.js" */
-/** @import { Ablations, Attribution, Head, Method, Prediction, Run, RunOptions } from "./types.d.ts" */
+/** @import { Ablations, Attribution, Head, Method, Prediction, ResolvedTarget, Run, RunOptions } from "./types.d.ts" */
 /** @import { RunRequest, Runs, SiteDescription, StoredRuns, Texts } from "./types.d.ts" */
 
 /** @typedef {Pick<RunRequest, "text" | "pair" | "masked">} TextRequest */
@@ -50,13 +52,26 @@ export function createRuns({ site, loader, stored }) {
   };
 
   /**
+   * Return the stored results of a text; null without any, and if they are not received, so that the model is used.
+   * @param {TextRequest} request
+   */
+  const readStored = async (request) => {
+    if (!stored.has(request)) return null;
+    return stored.read(request).catch((error) => {
+      if (error instanceof DownloadError) return null;
+      throw error;
+    });
+  };
+
+  /**
    * Return the run of a request that is stored; null if it needs the model.
    * @param {RunRequest} request
    * @returns {Promise<Run | null>}
    */
   const findStored = async (request) => {
-    if (request.off.length || !stored.has(request)) return null;
-    const { run } = await stored.read(request);
+    const results = request.off.length ? null : await readStored(request);
+    if (results === null) return null;
+    const { run } = results;
     if (isStoredTarget(request, run)) return run;
     if (request.gradients) return null;
     // The probability of another token may be among those that are stored.
@@ -71,7 +86,8 @@ export function createRuns({ site, loader, stored }) {
    * @returns {Promise<Texts>}
    */
   const encode = async (request, { signal } = {}) => {
-    if (stored.has(request)) return (await stored.read(request)).run;
+    const results = await readStored(request);
+    if (results) return results.run;
     return encodeText(await loader.tokenizer(signal), request, max_tokens);
   };
 
@@ -336,6 +352,12 @@ async function attribute({ engine, tokenizer }, run, request, method, { signal, 
       attention: { data: attention, dims },
       attentionGradient: { data: gradient, dims },
     });
+    return Object.freeze({ method, scores, gap: null });
+  }
+  if (method === "occlusion") {
+    const positions = removablePositions(encoding, /** @type {ResolvedTarget} */ (run.target));
+    const runOnce = (/** @type {EngineRequest} */ changed) => engine.run(changed, { signal });
+    const scores = await occlusion(runOnce, request, positions, tokenizer.maskId, { signal, onProgress });
     return Object.freeze({ method, scores, gap: null });
   }
   const result = await engine.run({ ...request, outputs: ["embeddings", "embeddingGradient"] }, { signal });

@@ -1,5 +1,7 @@
 // The state of the site and its address, with the names and the notation of the app.
 
+import { METHOD_NAMES } from "./attributions.js";
+
 /** @import { Head, PageName, SiteDescription, State, Target } from "./types.d.ts" */
 
 /**
@@ -47,7 +49,7 @@ const PARAMETERS = {
   kept_share: { parse: parseShare, format: String },
   view: option("heads", "curves", "matrix"),
   show: option("attention", "gradient", "product"),
-  method: option("gradient x attention", "input x gradient", "integrated gradients"),
+  method: option(...METHOD_NAMES),
   colour: option("slope", "removal"),
   lesson: { parse: (value) => value, format: (value) => value },
   step: option(...STEPS),

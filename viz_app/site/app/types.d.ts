@@ -8,7 +8,7 @@ export type PageName = "start" | "predict" | "attention" | "heads" | "why" | "le
 export type Head = [layer: number, head: number];
 export type Language = "en" | "de";
 export type Shown = "attention" | "gradient" | "product";
-export type Method = "gradient x attention" | "input x gradient" | "integrated gradients";
+export type Method = "gradient x attention" | "input x gradient" | "integrated gradients" | "occlusion";
 
 /** The explained prediction: a word at a position, or that the second sentence follows; null for the first guess. */
 export type Target = { position: number; word: string } | "nsp" | null;

@@ -3,7 +3,7 @@
 import { element } from "../../../components/elements.js";
 import { twoDigits } from "../../../components/numbers.js";
 import { barTexts, halfBar, largestProbability, probabilityBars } from "../charts.js";
-import { createButton, createMaskButton } from "../controls.js";
+import { createButton, createMaskButton, writeReading } from "../controls.js";
 import { maskedPiece, piecesOfWord } from "../encodings.js";
 import { withoutPositions } from "../state.js";
 import { originalId, probabilityOf } from "../targets.js";
@@ -192,23 +192,11 @@ function drawReading(context, place, run) {
   if (parts.length) {
     const readings = parts.map((part) => text(`${part}.reading`, { size: site.model.vocabulary }));
     const misleads = parts.map((part) => text(`${part}.misleads`));
-    place.append(createReading(context, readings.join(" "), misleads.join(" ")));
+    writeReading(place, context, readings.join(" "), misleads.join(" "));
   }
   if (site.model.has_nsp && run.nextSentence === null) {
     const offer = element("p", "note", `${text("missing_pair")} `);
     offer.append(createButton(text("add_example"), "quiet", () => context.change({ pair: site.pair })));
     place.append(offer);
   }
-}
-
-/**
- * @param {PageContext} context
- * @param {string} lines
- * @param {string} misleads
- */
-function createReading({ text }, lines, misleads) {
-  const note = element("p", "note");
-  note.append(element("strong", "", text("site:read")), ` ${lines} `);
-  note.append(element("strong", "", text("frame:misleads")), ` ${misleads}`);
-  return note;
 }

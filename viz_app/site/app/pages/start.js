@@ -7,11 +7,12 @@ import { twoDigits } from "../../../components/numbers.js";
 import { fixedHeader, mountView, showHeadGrid } from "../../../components/run_views.js";
 import { rankedContributions } from "../ablations.js";
 import { barTexts, probabilityBars } from "../charts.js";
-import { createButton, createMaskButton } from "../controls.js";
+import { createButton, createMaskButton, drawList } from "../controls.js";
 import { tokenLabel } from "../encodings.js";
 import { allHeads, currentEdge, edgeValues, openingHead } from "../find_heads.js";
 import { createLink, lineOf } from "../frame.js";
 import { drawHeadList } from "../head_list.js";
+import { withProgress } from "../progress.js";
 import { PAGES, sortedHeads, withoutPositions } from "../state.js";
 import { swapWord } from "../swaps.js";
 import { originalId, probabilityOf } from "../targets.js";
@@ -31,7 +32,7 @@ import { quoted } from "../texts.js";
  * @property {HTMLElement} headTitle
  * @property {HTMLElement} headReading
  * @property {HTMLElement} gridTitle
- * @property {HTMLElement} lists of the query and the key
+ * @property {HTMLSelectElement[]} lists of the query and the key
  * @property {HTMLElement} text how to read the figure
  * @property {HTMLElement} ways what to do next
  * @property {HTMLElement} heads the sentence about all heads, and their list
@@ -56,15 +57,12 @@ async function draw(context, places, memory) {
   drawReading(context, parts);
   const full = await runs.run(context.request({ off: [], gradients: state.head === null }), { signal });
   const head = state.head ?? openingHead(full) ?? [0, 0];
+  if (signal.aborted) return;
+  if (parts.shown === null && state.off.length) drawViews(parts, full, full, head); // until the model is loaded
   const run = state.off.length ? await runs.run(context.request(), { signal }) : full;
   if (signal.aborted) return;
-  const masked = context.text("frame:tokens.masked");
-  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
-  const shown = { full, run, head, edge: currentEdge(run, head, state.edge), labels };
-  parts.shown = shown;
+  const shown = drawViews(parts, full, run, head);
   drawPrediction(parts, shown);
-  drawHead(parts, shown);
-  drawAllHeads(parts, shown);
   await drawHeads(parts, shown);
 }
 
@@ -79,9 +77,16 @@ function createParts(context, { figure, reading }) {
   const [prediction, middle, right] = [element("section"), element("section"), element("section")];
   const [headTitle, gridTitle] = [element("h2"), element("h2")];
   const [viewHost, gridHost] = [element("div", "view"), element("div", "grid")];
-  const [headReading, lists] = [element("p", "note"), element("div", "lists")];
+  const headReading = element("p", "note");
   middle.append(headTitle, viewHost, headReading);
-  right.append(gridTitle, gridHost, lists);
+  const lists = [element("select"), element("select")];
+  const ends = element("div", "lists");
+  for (const list of lists) {
+    const label = element("label");
+    label.append(element("span"), list);
+    ends.append(label);
+  }
+  right.append(gridTitle, gridHost, ends);
   columns.append(prediction, middle, right);
   figure.replaceChildren(columns);
   const [text, ways, heads] = [element("p", "note"), element("div", "ways"), element("div", "head-list")];
@@ -94,6 +99,24 @@ function createParts(context, { figure, reading }) {
     shown: null,
   };
   return parts;
+}
+
+/**
+ * Draw the selected head and all heads.
+ * @param {Parts} parts
+ * @param {Run} full
+ * @param {Run} run
+ * @param {Head} head
+ */
+function drawViews(parts, full, run, head) {
+  const { context } = parts;
+  const masked = context.text("frame:tokens.masked");
+  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
+  const shown = { full, run, head, edge: currentEdge(run, head, context.state.edge), labels };
+  parts.shown = shown;
+  drawHead(parts, shown);
+  drawAllHeads(parts, shown);
+  return shown;
 }
 
 /**
@@ -276,10 +299,19 @@ function drawAllHeads({ context, grid, gridTitle, lists }, { run, head, edge, la
       if (layer !== null && number !== null) change({ head: [layer, number], edge });
     },
   );
-  lists.replaceChildren(
-    createList(text("find:from"), labels, edge[0], (position) => change({ head, edge: [position, edge[1]] })),
-    createList(text("find:to"), labels, edge[1], (position) => change({ head, edge: [edge[0], position] })),
+  const options = labels.map((name, index) =>
+    labels.indexOf(name) === labels.lastIndexOf(name) ? name : `${name} (${index})`,
   );
+  for (const [end, key] of /** @type {const} */ ([
+    [0, "find:from"],
+    [1, "find:to"],
+  ])) {
+    const label = text(key);
+    const onChoose = (/** @type {number} */ position) =>
+      change({ head, edge: end ? [edge[0], position] : [position, edge[1]] });
+    lists[end].labels[0].firstElementChild?.replaceChildren(label);
+    drawList(lists[end], { label, options, index: edge[end], onChoose });
+  }
 }
 
 /**
@@ -294,64 +326,34 @@ function titleOf(head, weight, unit, text) {
 }
 
 /**
- * Return a list of the tokens with a label.
- * @param {string} label
- * @param {string[]} labels
- * @param {number} position the selected one
- * @param {(position: number) => void} onChange
- */
-function createList(label, labels, position, onChange) {
-  const list = element("select");
-  labels.forEach((name, index) => {
-    const isRepeated = labels.indexOf(name) !== labels.lastIndexOf(name);
-    const option = element("option", "", isRepeated ? `${name} (${index})` : name);
-    option.value = String(index);
-    list.append(option);
-  });
-  list.value = String(position);
-  list.onchange = () => onChange(Number(list.value));
-  const parent = element("label");
-  parent.append(`${label} `, list);
-  return parent;
-}
-
-/**
  * Draw how many heads change the prediction alone, and the heads that attend most from the query to the key.
  * @param {Parts} parts
  * @param {Shown} shown
  */
 async function drawHeads({ context, heads }, shown) {
-  const { runs, signal, state } = context;
+  const { runs, signal, state, text } = context;
   const { full, run, edge, labels } = shown;
-  const open = (/** @type {Head} */ head) => context.change({ head, edge });
+  const [sentence, list, work] = [element("p"), element("div"), element("div")];
+  heads.replaceChildren(sentence, list, work);
+  const [query, key] = edge.map((position) => quoted(labels[position], state.lang));
+  const onOpen = (/** @type {Head} */ head) => context.change({ head, edge });
+  const drawWith = (/** @type {Ablations | null} */ ablations) => {
+    sentence.textContent = ablations && run.predictions.length ? aloneSentence(context, full, ablations) : "";
+    drawHeadList(list, context, { run, full, edge, ablations, names: { query, key }, onOpen });
+  };
+  drawWith(null);
+  if (!full.target) return;
   const request = context.request({ off: [] });
-  const draw = (/** @type {Ablations | null} */ ablations) => {
-    const sentence = ablations && run.predictions.length ? aloneSentence(context, full, ablations) : "";
-    heads.replaceChildren(element("p", "", sentence));
-    const [query, key] = edge.map((position) => quoted(labels[position], state.lang));
-    const list = element("div");
-    drawHeadList(list, context, { run, full, edge, ablations, names: { query, key }, onOpen: open });
-    heads.append(list);
-    if (full.target && !ablations) heads.append(createMeasureButton());
+  const label = text("find:measure");
+  const measure = async () => {
+    const ablations = await withProgress(work, context, label, (options) => runs.ablations(request, options));
+    if (signal.aborted) return;
+    if (ablations) drawWith(ablations);
+    else offer();
   };
-  const measure = async (/** @type {HTMLButtonElement} */ button) => {
-    button.disabled = true;
-    const onProgress = (/** @type {number} */ done, /** @type {number} */ total) => {
-      button.textContent = `${done} / ${total}`;
-    };
-    try {
-      const ablations = await runs.ablations(request, { signal, onProgress });
-      if (!signal.aborted) draw(ablations);
-    } catch (error) {
-      context.fail(error);
-    }
-  };
-  const createMeasureButton = () => {
-    const button = createButton(context.text("find:measure"), "quiet", () => measure(button));
-    return button;
-  };
-  const isStored = full.target !== null && runs.isStored(request);
-  draw(isStored ? await runs.ablations(request, { signal }) : null);
+  const offer = () => work.replaceChildren(createButton(label, "quiet", () => measure().catch(context.fail)));
+  if (runs.isStored(request)) await measure();
+  else offer();
 }
 
 /**

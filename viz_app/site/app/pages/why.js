@@ -1,4 +1,4 @@
-// The page Attribution: which tokens a prediction depends on, by three methods.
+// The page Attribution: which tokens a prediction depends on, by four methods.
 
 import { element } from "../../../components/elements.js";
 import { twoDigits } from "../../../components/numbers.js";
@@ -23,7 +23,8 @@ import { drawScores } from "../score_table.js";
 
 const UNLIKELY = 0.1; // probability below which a target is called unlikely
 const SMALLEST_SHOWN = 0.001; // probability
-const SLOW_METHOD = "integrated gradients"; // which needs many passes of the model
+/** Those that need many passes of the model. @type {Method[]} */
+const SLOW_METHODS = ["integrated gradients", "occlusion"];
 
 /** @type {Page} */
 export const whyPage = { draw };
@@ -58,8 +59,8 @@ function createView({ controls, figure }) {
   lines.setAttribute("role", "status");
   const [totals, files] = [element("p", "note"), element("p", "files")];
   figure.append(heading, lines, scores, totals, files);
-  // The request of which the visitor cancelled the slow method.
-  return { methods, heading, lines, scores, totals, files, cancelled: "" };
+  // The slow methods that the visitor cancelled, with their requests.
+  return { methods, heading, lines, scores, totals, files, cancelled: /** @type {Set<string>} */ (new Set()) };
 }
 
 /**
@@ -112,33 +113,36 @@ async function drawMethodScores(view, context, run) {
   const add = async (/** @type {Method} */ method) => {
     attributions.set(method, await runs.attribution(asked, method, { signal }));
   };
-  if (runs.isStored(asked)) await Promise.all(METHOD_NAMES.map(add));
-  else await Promise.all(METHOD_NAMES.filter((name) => name !== SLOW_METHOD).map(add));
+  const isStored = runs.isStored(asked);
+  await Promise.all(METHOD_NAMES.filter((name) => isStored || !SLOW_METHODS.includes(name)).map(add));
   if (signal.aborted) return;
-  const pending = element("div");
+  const missing = SLOW_METHODS.filter((name) => !attributions.has(name));
+  const pending = new Map(missing.map((name) => [name, element("div")]));
   const drawAll = () => drawContent(view, context, run, attributions, pending);
   drawAll();
-  if (attributions.has(SLOW_METHOD)) return;
-  const compute = async () => {
-    const attribution = await withProgress(pending, context, SLOW_METHOD, (options) =>
-      runs.attribution(asked, SLOW_METHOD, options),
+  const compute = async (/** @type {Method} */ method, /** @type {HTMLElement} */ place) => {
+    const attribution = await withProgress(place, context, method, (options) =>
+      runs.attribution(asked, method, options),
     );
     if (signal.aborted) return;
-    if (attribution) attributions.set(SLOW_METHOD, attribution);
-    else offer();
+    if (attribution) attributions.set(method, attribution);
+    else offer(method, place);
     drawAll();
   };
-  const offer = () => {
-    view.cancelled = id;
-    const button = createButton(context.text("site:why.compute", { method: SLOW_METHOD }), "quiet", () => {
-      view.cancelled = "";
-      pending.replaceChildren();
-      compute().catch(context.fail);
+  const offer = (/** @type {Method} */ method, /** @type {HTMLElement} */ place) => {
+    view.cancelled.add(`${method} ${id}`);
+    const button = createButton(context.text("site:why.compute", { method }), "quiet", () => {
+      view.cancelled.delete(`${method} ${id}`);
+      place.replaceChildren();
+      compute(method, place).catch(context.fail);
     });
-    pending.replaceChildren(button);
+    place.replaceChildren(button);
   };
-  if (view.cancelled === id) offer();
-  else await compute();
+  for (const [method, place] of pending) {
+    if (view.cancelled.has(`${method} ${id}`)) offer(method, place);
+    else await compute(method, place);
+    if (signal.aborted) return;
+  }
 }
 
 /**
@@ -146,7 +150,7 @@ async function drawMethodScores(view, context, run) {
  * @param {PageContext} context
  * @param {Run} run
  * @param {Attributions} attributions
- * @param {HTMLElement} pending in place of scores that are not computed
+ * @param {Map<Method, HTMLElement>} pending in place of scores that are not computed
  */
 function drawContent(view, context, run, attributions, pending) {
   const { state, site, text, change } = context;
@@ -157,7 +161,7 @@ function drawContent(view, context, run, attributions, pending) {
   const rows = METHOD_NAMES.map((method) => ({
     method,
     scores: attributions.get(method)?.scores ?? null,
-    pending: method === SLOW_METHOD ? pending : null,
+    pending: pending.get(method) ?? null,
   }));
   drawScores(view.scores, {
     look: site.look,

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import re
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,21 @@ from torch import nn
 
 import bert_core
 from bert_core import LoadedModel, Refused, Target
-from tests.conftest import built_once
 from tests.families import save_family
 from tests.test_javascript import node
-from viz_app import texts
 from viz_app.cli import command
 from viz_app.pages.start import EXAMPLES
 from viz_app.site import build
 from viz_app.site.build import PAGE_FOLDERS, BuiltSite, build_site, check_model
 from viz_app.site.lessons import StoredView
 from viz_app.site.stored_runs import stored_key, stored_run
+from viz_app.texts import keys
 
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:"
 MAX_FIRST_BYTES = 400_000
 # Addresses that are names or messages and are never requested: namespaces of XML, and those in the runtime's messages.
 NOT_REQUESTED = ("http://www.w3.org/", "https://web.dev/cross-origin-isolation-guide/")
 PAIR = StoredView("She opened the [MASK] and walked in.", "It was the [MASK] of a house.")
-
-
-@pytest.fixture(scope="session")
-def tiny_exported(tiny_loaded: LoadedModel) -> Path:
-    """The tiny model as a graph with gradients."""
-    return built_once("tiny-onnx", lambda folder: bert_core.export_onnx(tiny_loaded, folder, gradients=True))
-
-
-@pytest.fixture(scope="session")
-def site(tiny_loaded: LoadedModel, tiny_exported: Path) -> Path:
-    """A site of the tiny model."""
-    return built_once("tiny-site", lambda folder: build_site(tiny_loaded, folder, exported=tiny_exported))
 
 
 @pytest.fixture(scope="session")
@@ -101,13 +87,19 @@ def test_no_file_loads_from_another_host(site: Path) -> None:
             assert address.startswith(NOT_REQUESTED) or f"https:{address}".startswith(NOT_REQUESTED), (path, address)
 
 
-def test_the_script_of_the_pages_is_one_module(site: Path, tmp_path: Path) -> None:
-    """It imports nothing, node can read it, and the worker is below the folder of the site."""
-    script = (site / "app.js").read_text("utf-8")
-    assert not re.search(r"^import |\bimport\(|/\*\*", script, re.MULTILINE)
-    assert 'new URL("./worker.js", new URL("engine/engine.js", import.meta.url))' in script
-    (tmp_path / "app.mjs").write_text(script, encoding="utf-8")
-    node("--check", tmp_path / "app.mjs")
+def test_scripts_import_one_another_alone(site: Path, tmp_path: Path) -> None:
+    """Each script that another imports is there, node can read all, and the worker is below the folder of the site."""
+    scripts = [site / "app.js", *(site / "scripts").iterdir()]
+    assert {"why.js", "lesson_panel.js", "tokenizer.js"} <= {script.name for script in scripts}
+    for script in scripts:
+        text = script.read_text("utf-8")
+        assert "/**" not in text
+        for path in re.findall(r'(?:\bfrom |\bimport\()"([^"]*)"', text):
+            assert (script.parent / path).is_file(), (script.name, path)
+        (tmp_path / f"{script.stem}.mjs").write_text(text, encoding="utf-8")
+        node("--check", tmp_path / f"{script.stem}.mjs")
+    address = 'new URL("./worker.js", new URL("engine/engine.js", import.meta.url))'
+    assert address in (site / "app.js").read_text("utf-8")
 
 
 def test_the_service_worker_stores_every_file_that_the_engine_does_not(site: Path, description: dict[str, Any]) -> None:
@@ -232,13 +224,13 @@ def test_a_stored_run_is_that_of_the_library(
         without_head = bert_core.capture(loaded, encoding, head_mask=mask)
         assert name == loaded.tokenizer.token_of(without_head.predictions[0].top[0][0])
 
-    methods = ["gradient x attention", "input x gradient", "integrated gradients"]
+    methods = ["gradient x attention", "input x gradient", "integrated gradients", "occlusion"]
     assert [attribution["method"] for attribution in results["attributions"]] == methods
     scores = bert_core.token_scores(loaded, encoding, target, methods, run=expected)
     for attribution, row in zip(results["attributions"], scores, strict=True):
         equal(attribution["scores"], row)
     gaps = [attribution["gap"] for attribution in results["attributions"]]
-    assert gaps == [None, None, bert_core.integrated_gradients(loaded, encoding, target).gap]
+    assert gaps == [None, None, bert_core.integrated_gradients(loaded, encoding, target).gap, None]
 
 
 def test_a_text_without_a_target_has_its_maps_only(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
@@ -286,13 +278,11 @@ def test_the_path_of_the_model_is_not_published(tiny_model_folder: Path, site: P
 
 
 def test_texts_are_in_both_languages(description: dict[str, Any]) -> None:
-    """A text without a translation is the English one; German has the same keys."""
+    """German has no text that English lacks, and leaves out those that are not translated."""
     english, german = description["texts"]["en"], description["texts"]["de"]
     assert english["start"]["title"] == "Home" and german["start"]["title"] != "Home"
-    assert {page: set(keys) for page, keys in german.items()} == {page: set(english[page]) for page in german}
-    translated = tomllib.loads((Path(texts.__file__).parent / "de" / "attention.toml").read_text("utf-8"))
-    untranslated = english["attention"].keys() - translated.keys()
-    assert untranslated and all(german["attention"][key] == english["attention"][key] for key in untranslated)
+    assert all(keys(german[page]) <= keys(english[page]) for page in german)
+    assert keys(german["why"]) < keys(english["why"])
 
 
 def test_other_folders_are_refused(tiny_loaded: LoadedModel, tiny_exported: Path, tmp_path: Path) -> None:

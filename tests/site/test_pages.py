@@ -6,7 +6,6 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -14,15 +13,16 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 import bert_core
-from bert_core import Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, find_heads
+from bert_core import Attribution, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, find_heads
 from bert_core.analysis.heads import most_relevant_head
 from bert_core.methods import METHODS
-from bert_core.run.perturbation import input_x_gradient, integrated_gradients
+from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
 from tests.browser.conftest import PATIENCE, WINDOW, browser
 from tests.browser.static_site import StaticSite, serve_site
 from tests.conftest import built_once
 from viz_app.pages.start import EXAMPLES
-from viz_app.site.build import SITE_METHODS, build_site
+from viz_app.site.build import build_site
+from viz_app.site.lessons import METHODS as SITE_METHODS
 
 __all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -346,28 +346,24 @@ def test_ablations_are_cancelled(open_page: Open) -> None:
 
 
 def scores_of(mini: LoadedModel, run: ModelRun) -> dict[str, np.ndarray]:
-    """The scores of the three methods, (token,)."""
+    """The scores of the four methods, (token,)."""
     assert run.target is not None
     encoding, target = run.encoding, run.target
     product = run.select_map("product").sum((0, 1, 2))
-    scores = (
-        product,
-        input_x_gradient(mini, encoding, target).scores,
-        integrated_gradients(mini, encoding, target).scores,
-    )
-    return dict(zip(SITE_METHODS, scores, strict=True))
+    others = [method(mini, encoding, target).scores for method in (input_x_gradient, integrated_gradients, occlusion)]
+    return dict(zip(SITE_METHODS, [product, *others], strict=True))
 
 
 def test_scores_are_those_of_the_library(
     open_page: Open, mini: LoadedModel, shown: tuple[ModelRun, dict[str, str]]
 ) -> None:
-    """Bars of three methods, the strip and the sentences of the selected one, its gap, and the file."""
+    """Bars of four methods, the strip and the sentences of the selected one, its gap, and the file."""
     run, parameters = shown
     tab = open_page("why", **parameters)
     scores = scores_of(mini, run)
     target = run.target
     assert target is not None and run.target_value is not None
-    expect(tab.locator(".scores .score")).to_have_count(3 * len(run.encoding))
+    expect(tab.locator(".scores .score")).to_have_count(len(scores) * len(run.encoding))
     for line, (name, values) in zip(tab.locator(".scores tbody tr").all(), scores.items(), strict=True):
         assert line.locator("th").inner_text() == name
         for text, value in zip(line.locator(".score-number").all_inner_texts(), values, strict=True):
@@ -386,17 +382,23 @@ def test_scores_are_those_of_the_library(
             assert_shown(text, float(value))
         claims = next(method.claims for method in METHODS if method.name == name)
         expect(tab.locator(".reading")).to_contain_text(claims)
-    total, change, gap = re.findall(r"−?\d[\d.]*(?:e−?\d+)?", tab.locator(".lines p").last.inner_text().rstrip("."))
-    path = integrated_gradients(mini, run.encoding, target)
-    assert_shown(total, float(path.scores.sum()))
-    assert_shown(change, float(path.scores.sum() - path.gap))
-    assert number(gap) < 0.01
+        if name == "integrated gradients":
+            assert_gap(tab.locator(".lines p").last.inner_text(), integrated_gradients(mini, run.encoding, target))
     with tab.expect_download() as download:
         tab.get_by_role("button", name="Scores (CSV)").click()
     table = list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))
     for name, values in scores.items():
         written = [float(line["score"]) for line in table if line["method"] == name]
         assert np.allclose(written, values, atol=2e-4)
+
+
+def assert_gap(sentence: str, path: Attribution) -> None:
+    """A sentence has the sum of the scores, the change of the target from the baseline, and their small difference."""
+    assert path.gap is not None
+    total, change, gap = re.findall(r"−?\d[\d.]*(?:e−?\d+)?", sentence.rstrip("."))
+    assert_shown(total, float(path.scores.sum()))
+    assert_shown(change, float(path.scores.sum() - path.gap))
+    assert number(gap) < 0.01
 
 
 def test_integrated_gradients_are_cancelled_and_computed(open_page: Open) -> None:
@@ -407,9 +409,8 @@ def test_integrated_gradients_are_cancelled_and_computed(open_page: Open) -> Non
     compute = tab.get_by_role("button", name="Compute integrated gradients")
     expect(compute).to_be_visible()
     tokens = tab.locator(".scores thead th").count()
-    assert tab.locator(".scores .score").count() == 2 * tokens
     compute.click()
-    expect(tab.locator(".scores .score")).to_have_count(3 * tokens)
+    expect(tab.locator(".scores .score")).to_have_count(4 * tokens)
 
 
 # ----------------------------------------------------------------------------------------------- all three pages
@@ -453,7 +454,7 @@ def test_the_next_sentence_is_explained(path: str, mini: LoadedModel, open_page:
         for text, value in zip(grid_numbers(tab, run.head_mask.shape), run.gate_gradient.flat, strict=True):
             assert_shown(text, float(value))
         return
-    expect(tab.locator(".scores .score")).to_have_count(3 * len(encoding))
+    expect(tab.locator(".scores .score")).to_have_count(4 * len(encoding))
     texts = tab.locator(".score-number").all_inner_texts()
     for text, value in zip(texts, np.concatenate([*scores_of(mini, run).values()]), strict=True):
         assert_shown(text, float(value))

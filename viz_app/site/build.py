@@ -21,7 +21,7 @@ from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
-from viz_app.components.joining import joined
+from viz_app.components.joining import joined_scripts
 from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
 from viz_app.lessons.parsing import OWN_LESSONS, folder_faults, lessons
@@ -102,7 +102,7 @@ def build_site(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
         new = Path(temporary)
-        with _lessons_of(lessons_folder):
+        with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)
         for entry in new.iterdir():
             if (old := folder / entry.name).is_dir():
@@ -125,6 +125,17 @@ def _lessons_of(folder: Path | None) -> Iterator[None]:
         os.environ.pop(OWN_LESSONS, None)
         if before is not None:
             os.environ[OWN_LESSONS] = before
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: texts are so short that several wait for each other, and results depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_model(loaded: LoadedModel) -> None:
@@ -163,7 +174,8 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
         shutil.copytree(_FOLDER / part, folder / part, ignore=shutil.ignore_patterns("*.d.mts", "*.d.ts"))
     for page in PAGE_FOLDERS:
         _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
-    _write(folder / "app.js", joined(_FOLDER / "app" / "app.js", _FOLDER))
+    for path, source in joined_scripts(_FOLDER / "app" / "app.js", _FOLDER, "scripts").items():
+        _write(folder / path, source)
     sheets = ((_FOLDER / "app" / name).read_text("utf-8") for name in STYLE_SHEETS)
     _write(folder / "site.css", "\n".join([variables(None), *sheets]))
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
@@ -172,6 +184,8 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     kept, left_out = select_lessons(lessons())
     views = [*examples, *_further_views(loaded, examples), *stored_views(kept)]
     stored = _write_stored_runs(loaded, folder / "stored", list(dict.fromkeys(views)), report)
+    described = [lesson_description(lesson, loaded) for lesson in kept]
+    _write(folder / "lessons.json", _json(described))
     description = {
         "model": _describe_model(folder, visit_bytes),
         "look": views_look(),
@@ -182,7 +196,8 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
         "pair": first_example().pair,
-        "lessons": [lesson_description(lesson, loaded) for lesson in kept],
+        "first_lesson": _first_lesson(described),
+        "lessons": [],
         "check_settings": check_settings(),
         "stored": stored,
     }
@@ -248,10 +263,17 @@ def _describe_model(folder: Path, visit_bytes: int) -> dict[str, Any]:
     return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
 
 
+def _first_lesson(described: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the name of the first lesson and its question in all languages; None if there is no lesson."""
+    for lesson in described:
+        questions = {tag: texts["question"] for tag, texts in lesson["texts"].items()}
+        return {"name": lesson["name"], "questions": questions}
+    return None
+
+
 def _texts(tag: str) -> dict[str, Any]:
-    """Return the texts of the pages in a language, and in English those of the library that pages show."""
-    texts = {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES}
-    texts["why"] |= {"line": texts["site"]["why"]["line"]}  # without the heads and MLPs of the app's page
+    """Return the texts of the pages that a language has, and in English those of the library that pages show."""
+    texts = {name: dict(page_texts(name).in_language(tag).own_values) for name in TEXT_FILES}
     return texts | {"library": _library_texts()} if tag == ENGLISH else texts
 
 

@@ -1,12 +1,13 @@
 // The open lesson, beside the page: the question, the answer of the reader, and the truth.
 
 import { element } from "../../components/elements.js";
+import { createButton } from "./controls.js";
 import { answerText, createAnswerControl } from "./lesson_answers.js";
 import { createBars } from "./lesson_bars.js";
 import { isOwnText, lessonChecks, UnsuitableError } from "./lesson_checks.js";
 import { noteOf, updateNote } from "./lesson_notes.js";
 import {
-  firstOpenStep,
+  beginLesson,
   lessonsOf,
   lessonText,
   paragraphsOf,
@@ -37,7 +38,7 @@ import { STEPS } from "./state.js";
  * @typedef {object} Memory
  * @property {Panel} [panel]
  * @property {(() => void)} [update] draws what depends on the text of the page
- * @property {boolean} [movesFocus] whether the next panel receives the focus
+ * @property {string} [drawnStep] the lesson and the step that were drawn last; another one receives the focus
  * @property {RecordEntry} [record] the last one
  *
  * A record that is computed; another record aborts it.
@@ -75,6 +76,7 @@ export function drawLessonPanel(context, place, memory) {
   const lesson = lessonsOf(context).find(({ name }) => name === state.lesson);
   if (place.hidden || !lesson) {
     memory.panel = undefined;
+    memory.drawnStep = "";
     place.replaceChildren(...(place.hidden ? [] : missingLesson(context)));
     return;
   }
@@ -100,9 +102,9 @@ function buildPanel(panel, place, isElsewhere) {
   memory.panel = panel;
   memory.update = isElsewhere ? buildElsewhere(panel) : STEP_BUILDERS[step](panel);
   place.scrollTop = 0;
-  if (memory.movesFocus) heading.focus({ preventScroll: matchMedia("(min-width: 1001px)").matches });
-  memory.movesFocus = false;
-  place.dataset.lesson = lesson.name;
+  const drawnStep = `${lesson.name} ${step}`;
+  if (memory.drawnStep !== undefined && memory.drawnStep !== drawnStep) heading.focus();
+  memory.drawnStep = drawnStep;
 }
 
 /**
@@ -111,7 +113,7 @@ function buildPanel(panel, place, isElsewhere) {
  */
 function missingLesson(context) {
   const { text } = context;
-  const close = createButton(text("lesson:all_lessons"), () => context.change(withoutLesson("learn")));
+  const close = createButton(text("lesson:all_lessons"), "quiet", () => context.change(withoutLesson("learn")));
   return [element("p", "", text("site:lessons.missing")), close];
 }
 
@@ -134,7 +136,7 @@ function createBar(panel) {
   const steps = element("ol", "lesson-steps");
   const hasAnswer = noteOf(site, lesson.name).answer !== null;
   for (const [index, name] of STEPS.entries()) {
-    const button = createButton(String(index + 1), () => go(panel, name));
+    const button = createButton(String(index + 1), "quiet", () => go(panel, name));
     const position = text("lesson:position", { number: index + 1, all: STEPS.length });
     button.title = text(`lesson:steps.${name}`);
     button.setAttribute("aria-label", `${position}: ${button.title}`);
@@ -144,7 +146,7 @@ function createBar(panel) {
     item.append(button);
     steps.append(item);
   }
-  const close = createButton("×", () => panel.context.change(withoutLesson()), "quiet");
+  const close = createButton("×", "quiet", () => panel.context.change(withoutLesson()));
   close.title = text("lesson:leave");
   close.setAttribute("aria-label", text("lesson:leave"));
   bar.append(element("p", "lesson-title", lesson.title), steps, close);
@@ -157,18 +159,8 @@ function createBar(panel) {
  * @param {Step} step
  */
 function go({ context, lesson, memory }, step) {
-  memory.movesFocus = true;
   memory.panel = undefined; // the same step begins anew
   context.change(stateOfStep(context, lesson, step));
-}
-
-/**
- * Open the first step of a lesson that is not completed.
- * @param {PageContext} context
- * @param {Lesson} lesson
- */
-export function beginLesson(context, lesson) {
-  context.change(stateOfStep(context, lesson, firstOpenStep(noteOf(context.site, lesson.name))));
 }
 
 /**
@@ -181,7 +173,7 @@ function buildElsewhere(panel) {
   const title = text(`${viewOf(lesson, step)?.page}:title`);
   body.append(
     element("p", "note", text("lesson:other_page", { title })),
-    createButton(text("lesson:open", { title }), () => go(panel, step), "primary"),
+    createButton(text("lesson:open", { title }), "primary", () => go(panel, step)),
   );
   return () => {};
 }
@@ -205,7 +197,7 @@ function buildPredict(panel) {
     const given = element("p", "note");
     place.append(
       given,
-      createButton(text("lesson:go_on"), () => go(panel, "do"), "primary"),
+      createButton(text("lesson:go_on"), "primary", () => go(panel, "do")),
     );
     showTexts(panel, place, async () => {
       const texts = await runs.encode(lessonText(site, lesson), { signal });
@@ -231,15 +223,15 @@ function buildExercise(panel) {
   const { text, site } = context;
   const task = lesson.exercise;
   const verdictPlace = createVerdictPlace();
-  const next = createButton("", () => go(panel, "reveal"));
-  const reset = createButton(text("lesson:reset"), () => go(panel, "do"), "quiet");
+  const next = createButton("", "quiet", () => go(panel, "reveal"));
+  const reset = createButton(text("lesson:reset"), "quiet", () => go(panel, "do"));
   const buttons = element("div", "lesson-buttons");
   buttons.append(next, reset);
   body.append(...createParagraphs(task.text), verdictPlace, buttons, ...createHint(panel, task));
   const showButton = () => {
     const { isTried } = noteOf(site, lesson.name);
     next.textContent = text(isTried ? "lesson:show_truth" : "lesson:skip");
-    next.className = isTried ? "primary" : "";
+    next.className = isTried ? "primary" : "quiet";
   };
   return () => {
     showButton();
@@ -260,7 +252,7 @@ function buildReveal(panel) {
   const place = createVerdictPlace();
   body.append(
     place,
-    createButton(text("lesson:own_sentence"), () => go(panel, "yours"), "primary"),
+    createButton(text("lesson:own_sentence"), "primary", () => go(panel, "yours")),
   );
   let isShown = false;
   return () => {
@@ -286,13 +278,13 @@ function buildOwn(panel) {
   const task = lesson.own_sentence;
   const place = element("div", "lesson-answer");
   const verdictPlace = createVerdictPlace();
-  const next = createButton("", () => go(panel, "free"));
+  const next = createButton("", "quiet", () => go(panel, "free"));
   body.append(...createParagraphs(task.text), place, verdictPlace, next, ...createHint(panel, task));
   let drawnText = "";
   const showButton = () => {
     const isComplete = noteOf(site, lesson.name).ownRight !== null;
     next.textContent = text(isComplete ? "lesson:go_on" : "lesson:skip");
-    next.className = isComplete ? "primary" : "";
+    next.className = isComplete ? "primary" : "quiet";
   };
   const judge = (/** @type {LessonText} */ page, /** @type {Answer | null} */ answer) => {
     showVerdict(panel, verdictPlace, { task, page, answer }, (verdict) => {
@@ -340,18 +332,15 @@ function buildFree(panel) {
   body.append(element("p", "", text("lesson:complete", { done })));
   if (lesson.free.length) body.append(element("p", "note", text("lesson:explore")));
   for (const { label, view } of lesson.free) {
-    body.append(createButton(label, () => panel.context.change(stateOfView(site, panel.context.state, view))));
+    body.append(createButton(label, "quiet", () => panel.context.change(stateOfView(site, panel.context.state, view))));
   }
   const course = lessonsOf(context).filter(({ course }) => course === lesson.course);
   const next = course[course.findIndex(({ name }) => name === lesson.name) + 1];
   if (next) {
-    const open = () => {
-      panel.memory.movesFocus = true;
-      beginLesson(panel.context, next);
-    };
-    body.append(createButton(text("lesson:next_lesson", { title: next.title }), open, "primary"));
+    const label = text("lesson:next_lesson", { title: next.title });
+    body.append(createButton(label, "primary", () => beginLesson(panel.context, next)));
   }
-  const all = createButton(text("lesson:all_lessons"), () => panel.context.change(withoutLesson("learn")));
+  const all = createButton(text("lesson:all_lessons"), "quiet", () => panel.context.change(withoutLesson("learn")));
   const source = element("a", "source", lesson.source);
   Object.assign(source, { href: lesson.link, target: "_blank", rel: "noopener noreferrer" });
   body.append(all, source);
@@ -492,18 +481,6 @@ function createVerdictPlace() {
 function showSentence(place, sentence, kind) {
   place.className = `lesson-verdict ${kind}`;
   if (place.textContent !== sentence) place.replaceChildren(element("p", "", sentence));
-}
-
-/**
- * @param {string} label
- * @param {() => void} onClick
- * @param {string} [name] its classes
- */
-function createButton(label, onClick, name = "") {
-  const button = element("button", name, label);
-  button.type = "button";
-  button.onclick = onClick;
-  return button;
 }
 
 /**

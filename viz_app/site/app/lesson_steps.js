@@ -1,5 +1,6 @@
 // The steps of lessons: their views, the progress of a reader, and the states that open them.
 
+import { noteOf } from "./lesson_notes.js";
 import { fillFigures } from "./number_format.js";
 import { parseState, STEPS } from "./state.js";
 
@@ -27,6 +28,15 @@ export function viewOf({ predict, exercise, reveal, own_sentence }, step) {
  */
 export function stateOfStep({ site, state }, lesson, step) {
   return { ...stateOfView(site, state, viewOf(lesson, step)), lesson: lesson.name, step };
+}
+
+/**
+ * Open the first step of a lesson that is not completed.
+ * @param {PageContext} context
+ * @param {Lesson} lesson
+ */
+export function beginLesson(context, lesson) {
+  context.change(stateOfStep(context, lesson, firstOpenStep(noteOf(context.site, lesson.name))));
 }
 
 /**

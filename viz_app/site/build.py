@@ -46,8 +46,9 @@ from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
 # Folders of the pages; each has an index.html.
 PAGE_FOLDERS = ("", "predict/", "attention/", "heads/", "why/", "learn/")
-# Files of texts that the pages use.
-TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
+# Files of texts that the pages use, and those that only lessons use.
+TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "frame", "site")
+LESSON_TEXT_FILES = ("lesson", "checks")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
 STYLE_SHEETS = ("site.css", "pages.css", "lessons.css")  # joined as site.css
 OFFLINE_FILE = "offline.js"
@@ -102,7 +103,7 @@ def build_site(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
         new = Path(temporary)
-        with _lessons_of(lessons_folder):
+        with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)
         for entry in new.iterdir():
             if (old := folder / entry.name).is_dir():
@@ -125,6 +126,17 @@ def _lessons_of(folder: Path | None) -> Iterator[None]:
         os.environ.pop(OWN_LESSONS, None)
         if before is not None:
             os.environ[OWN_LESSONS] = before
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: of a short text, several wait for each other, and results depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_model(loaded: LoadedModel) -> None:
@@ -173,12 +185,15 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     kept, left_out = select_lessons(lessons())
     views = [*examples, *_further_views(loaded, examples), *stored_views(kept)]
     stored = _write_stored_runs(loaded, folder / "stored", list(dict.fromkeys(views)), report)
+    texts = {tag: _texts(tag, TEXT_FILES) for tag in LANGUAGES}
+    texts[ENGLISH]["library"] = _library_texts()
     described = [lesson_description(lesson, loaded) for lesson in kept]
-    _write(folder / "lessons.json", _json(described))
+    lesson_texts = {tag: _texts(tag, LESSON_TEXT_FILES) for tag in LANGUAGES}
+    _write(folder / "lessons.json", _json({"lessons": described, "texts": lesson_texts}))
     description = {
         "model": _describe_model(folder, visit_bytes),
         "look": views_look(),
-        "texts": {tag: _texts(tag) for tag in LANGUAGES},
+        "texts": texts,
         "swaps": SWAPS,
         "examples": [
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
@@ -260,14 +275,13 @@ def _first_lesson(described: Sequence[Mapping[str, Any]]) -> dict[str, Any] | No
     return None
 
 
-def _texts(tag: str) -> dict[str, Any]:
-    """Return the texts of the pages that a language has, and in English those of the library that pages show."""
-    texts = {name: dict(page_texts(name).in_language(tag).own_values) for name in TEXT_FILES}
-    return texts | {"library": _library_texts()} if tag == ENGLISH else texts
+def _texts(tag: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the texts of files that a language has, by the names of the files."""
+    return {name: page_texts(name).in_language(tag).own_values for name in names}
 
 
 def _library_texts() -> dict[str, Any]:
-    """Return what methods measure and how they can mislead, and the units of targets and maps."""
+    """Return the texts of the library: what methods measure, how they can mislead, and units of targets and maps."""
     methods = [method_of(name) for name in METHODS]
     units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
     texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}

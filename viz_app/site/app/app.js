@@ -50,8 +50,6 @@ function start(site, root) {
   let drawnPage;
   /** Those of the last text that was drawn. @type {Texts | null} */
   let texts = null;
-  /** Texts of words that are masked again in a new text. @type {string[]} */
-  let maskedTexts = [];
   /** Words that were masked because the text changed: a click moves this mask. @type {number[] | null} */
   let automaticMask = null;
   let automaticWord = "";
@@ -62,13 +60,15 @@ function start(site, root) {
 
   /**
    * @param {Partial<State>} changes
-   * @param {{ replace?: boolean }} [options]
+   * @param {object} [options]
+   * @param {boolean} [options.replace]
+   * @param {string[]} [options.maskedTexts] words that are masked again as soon as the tokens of a new text are known
    */
-  const change = (changes, { replace = false } = {}) => {
+  const change = (changes, { replace = false, maskedTexts = [] } = {}) => {
     const before = state;
     state = { ...state, ...changes };
     faults = [];
-    const entry = { query: formatState(site, state, { isWhole: true }) };
+    const entry = { query: formatState(site, state, { isWhole: true }), maskedTexts };
     const isSame = before.page === state.page && entry.query === formatState(site, before, { isWhole: true });
     const address = linkTo(root, site, state);
     if (replace || isSame) history.replaceState(entry, "", address);
@@ -84,9 +84,9 @@ function start(site, root) {
     const keptPair = pair === state.pair && isExamplePair ? "" : pair;
     const previous = texts?.original;
     const isDrawn = previous?.text === state.text && (previous.pair ?? "") === state.pair;
-    maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
+    const maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
     const target = state.target === "nsp" && keptPair ? state.target : null;
-    change({ text, pair: keptPair, ...withoutPositions(), target });
+    change({ text, pair: keptPair, ...withoutPositions(), target }, { maskedTexts });
   }
 
   /** @param {number} word */
@@ -106,13 +106,13 @@ function start(site, root) {
 
   /**
    * Mask the words of a new text that were masked in the one before it, or else its longest word.
+   * @param {string[]} maskedTexts
    * @param {AbortSignal} signal
    */
-  const maskNewText = async (signal) => {
-    const words = maskedTexts;
-    maskedTexts = [];
+  const maskNewText = async (maskedTexts, signal) => {
     const { original } = await runs.encode({ ...state, masked: [] }, { signal });
-    const { masked, isAutomatic } = maskAgain(original, words);
+    if (signal.aborted) return;
+    const { masked, isAutomatic } = maskAgain(original, maskedTexts);
     automaticMask = isAutomatic ? masked : null;
     automaticWord = isAutomatic ? wordText(original, masked[0]) : "";
     change({ masked }, { replace: true });
@@ -171,8 +171,9 @@ function start(site, root) {
       const notice = isAutomatic ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
       const restoreFocus = rememberFocus(document.body);
       const places = frame.draw(context, { faults, loader, notice });
+      const maskedTexts = history.state?.maskedTexts ?? [];
       if (maskedTexts.length) {
-        await maskNewText(signal);
+        await maskNewText(maskedTexts, signal);
         return;
       }
       drawFrame(context);
@@ -203,14 +204,18 @@ function start(site, root) {
 }
 
 /**
- * Read the lessons, which most visits do not need.
+ * Read the lessons and their texts, which most visits do not need.
  * @param {SiteDescription} site
  * @param {URL} root
  */
 async function readLessons(site, root) {
-  if (site.lessons.length || !site.first_lesson) return;
+  if (site.texts.en.lesson) return;
   const response = await receivedFile(new URL("lessons.json", root));
-  site.lessons = await received(response.json());
+  /** @type {Pick<SiteDescription, "lessons" | "texts">} */
+  const { lessons, texts } = await received(response.json());
+  site.lessons = lessons;
+  Object.assign(site.texts.en, texts.en);
+  Object.assign(site.texts.de, texts.de);
 }
 
 /**

@@ -3,6 +3,7 @@
 import { Engine } from "../engine/engine.js";
 import { CancelledError } from "../engine/errors.js";
 import { readDescription } from "../engine/files.js";
+import { received } from "./downloads.js";
 
 /** @import { Tokenizer } from "../engine/tokenizer.js" */
 /** @import { TokenizerFile } from "../engine/tokenizer_file.js" */
@@ -165,7 +166,7 @@ function settled(listeners, current) {
 /** @param {URL} folder of the model */
 async function loadTokenizer(folder) {
   const [{ Tokenizer }, file, config, description] = await Promise.all([
-    import("../engine/tokenizer.js"),
+    received(import("../engine/tokenizer.js")),
     ...["tokenizer.json", "tokenizer_config.json", "model.json"].map((name) =>
       readDescription(new URL(name, folder).href),
     ),

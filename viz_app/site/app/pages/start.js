@@ -57,15 +57,12 @@ async function draw(context, places, memory) {
   drawReading(context, parts);
   const full = await runs.run(context.request({ off: [], gradients: state.head === null }), { signal });
   const head = state.head ?? openingHead(full) ?? [0, 0];
+  if (signal.aborted) return;
+  if (parts.shown === null && state.off.length) drawViews(parts, full, full, head); // until the model is loaded
   const run = state.off.length ? await runs.run(context.request(), { signal }) : full;
   if (signal.aborted) return;
-  const masked = context.text("frame:tokens.masked");
-  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
-  const shown = { full, run, head, edge: currentEdge(run, head, state.edge), labels };
-  parts.shown = shown;
+  const shown = drawViews(parts, full, run, head);
   drawPrediction(parts, shown);
-  drawHead(parts, shown);
-  drawAllHeads(parts, shown);
   await drawHeads(parts, shown);
 }
 
@@ -102,6 +99,24 @@ function createParts(context, { figure, reading }) {
     shown: null,
   };
   return parts;
+}
+
+/**
+ * Draw the selected head and all heads.
+ * @param {Parts} parts
+ * @param {Run} full
+ * @param {Run} run
+ * @param {Head} head
+ */
+function drawViews(parts, full, run, head) {
+  const { context } = parts;
+  const masked = context.text("frame:tokens.masked");
+  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
+  const shown = { full, run, head, edge: currentEdge(run, head, context.state.edge), labels };
+  parts.shown = shown;
+  drawHead(parts, shown);
+  drawAllHeads(parts, shown);
+  return shown;
 }
 
 /**

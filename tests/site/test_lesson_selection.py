@@ -47,14 +47,14 @@ def exercise(lesson: Lesson, view: View, check: str = "guess_changes") -> Lesson
 @pytest.mark.parametrize(
     ("view", "check", "reason"),
     [
-        (View("attention", {"text": "Cats"}), "guess_changes", ""),
-        (View("attention", {"text": "Cats", "view": "matrix", "show": "product"}), "guess_changes", ""),
-        (View("attention", {"text": "Cats", "view": "neuron"}), "guess_changes", "view=neuron on the page “attention”."),
-        (View("attention", {"text": "Cats", "sort": "role"}), "guess_changes", "“sort” of the page “attention”."),
+        (View("attention", {"text": "A"}), "guess_changes", ""),
+        (View("attention", {"text": "A", "view": "matrix", "show": "product"}), "guess_changes", ""),
+        (View("attention", {"text": "A", "view": "neuron"}), "guess_changes", "view=neuron on the page “attention”."),
+        (View("attention", {"text": "A", "sort": "role"}), "guess_changes", "“sort” of the page “attention”."),
         (View("predict", {"masked": "1"}), "guess_changes", "needs a text in its address."),
-        (View("why", {"text": "Cats"}), "guess_changes", "needs method=DecompX on the page “why”."),
+        (View("why", {"text": "A"}), "guess_changes", "needs method=DecompX on the page “why”."),
         (View("why", {}), "guess_changes", ""),
-        (View("predict", {"text": "Cats"}), "few_missed", "The check “few_missed” needs the app."),
+        (View("predict", {"text": "A"}), "few_missed", "The check “few_missed” needs the app."),
     ],
 )  # fmt: skip
 def test_the_reason_is_the_first_part_that_is_missing(view: View, check: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 import bert_core
 from bert_core.progress import ignore_progress
-from tests.browser.conftest import PATIENCE, WINDOW, browser
+from tests.browser.conftest import PATIENCE, WINDOW
 from tests.browser.static_site import StaticSite, serve_site
 from tests.browser.test_accessibility import AXE, RUN_AXE, SERIOUS
 from tests.conftest import built_once
@@ -24,7 +24,6 @@ from viz_app.lessons.parsing import lesson_of
 from viz_app.shell.lesson_records import record_work
 from viz_app.site.build import build_site
 
-__all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.slow
 
 

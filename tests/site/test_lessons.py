@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 import bert_core
 from bert_core.progress import ignore_progress
-from tests.browser.conftest import PATIENCE, WINDOW, browser
+from tests.browser.conftest import PATIENCE, WINDOW
 from tests.browser.static_site import StaticSite, serve_site
+from tests.browser.test_accessibility import AXE, RUN_AXE, SERIOUS
 from tests.conftest import built_once
 from tests.lessons import ANSWERS, answered, asked_of, bundled, record
 from viz_app.lessons import Lesson, Task
@@ -23,7 +24,6 @@ from viz_app.lessons.parsing import lesson_of
 from viz_app.shell.lesson_records import record_work
 from viz_app.site.build import build_site
 
-__all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.slow
 
 
@@ -253,6 +253,44 @@ def test_on_a_narrow_window_the_panel_is_below_the_figure(open_page: Open) -> No
     tops = [tab.locator(selector).bounding_box() for selector in (".texts", ".figure", "aside.lesson", ".reading")]
     assert [box and box["y"] for box in tops] == sorted(box["y"] for box in tops if box)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(scheme: str, open_page: Open) -> None:
+    """The list of the lessons, and the panel at a step with a control, a verdict and the truth."""
+    lesson = lesson_of("follows")
+    tab = open_page("learn")
+    tab.emulate_media(color_scheme=scheme)
+    expect(tab.locator(".lesson-card").first).to_be_visible()
+    assert axe_findings(tab) == []
+    tab.locator(".lesson-card").get_by_role("button", name=lesson.title).click()
+    expect(panel(tab).get_by_role("radio").first).to_be_visible()
+    assert axe_findings(tab) == []
+    give(tab, lesson.predict, 0, "That is what I expect")
+    expect(panel(tab).get_by_role("status")).to_contain_text("Wanted")
+    assert axe_findings(tab) == []
+    panel(tab).get_by_role("button", name="Skip").click()
+    expect(panel(tab).locator(".lesson-bars")).to_be_visible()
+    assert axe_findings(tab) == []
+
+
+def test_the_panel_is_used_with_the_keyboard(open_page: Open) -> None:
+    """The arrow keys choose a word, Enter gives the answer, and the focus is on the next step."""
+    tab = open_page("predict", lesson="both_sides", **lesson_of("both_sides").predict.view.address)
+    panel(tab).get_by_role("radio").first.focus()
+    tab.keyboard.press("ArrowRight")
+    expect(panel(tab).get_by_role("radio").nth(1)).to_be_checked()
+    tab.keyboard.press("Enter")
+    expect(panel(tab).get_by_role("heading", name="Try it")).to_be_focused()
+    tab.keyboard.press("Tab")
+    expect(panel(tab).get_by_role("button", name="Skip")).to_be_focused()
+
+
+def axe_findings(tab: Page) -> list[object]:
+    """Serious findings of axe, which the policy of the site lets in through the debugger alone."""
+    tab.evaluate(AXE.read_text("utf-8"))
+    violations: list[dict[str, object]] = tab.evaluate(RUN_AXE)
+    return [violation for violation in violations if violation["impact"] in SERIOUS]
 
 
 def test_answers_are_deleted_on_request(open_page: Open) -> None:

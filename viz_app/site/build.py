@@ -29,7 +29,6 @@ from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
 from viz_app.shell.examples import first_example
-from viz_app.shell.model_names import shown_name
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
 from viz_app.site.lessons import (
@@ -46,8 +45,9 @@ from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
 # Folders of the pages; each has an index.html.
 PAGE_FOLDERS = ("", "predict/", "attention/", "heads/", "why/", "learn/")
-# Files of texts that the pages use.
-TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
+# Files of texts that the pages use, and those that only lessons use.
+TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "frame", "site")
+LESSON_TEXT_FILES = ("lesson", "checks")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
 STYLE_SHEETS = ("site.css", "pages.css", "lessons.css")  # joined as site.css
 OFFLINE_FILE = "offline.js"
@@ -129,7 +129,7 @@ def _lessons_of(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute on one thread: texts are so short that several wait for each other, and results depend on their number."""
+    """Compute on one thread: of a short text, several wait for each other, and results depend on their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -181,15 +181,18 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
     visit_bytes = sum(_sizes(folder).values())
     examples = [StoredView(example.text, example.pair, example.masked) for example in EXAMPLES.values()]
-    kept, left_out = select_lessons(lessons())
-    views = [*examples, *_further_views(loaded, examples), *stored_views(kept)]
+    site_lessons, left_out = select_lessons(lessons())
+    views = [*examples, *_further_views(loaded, examples), *stored_views(site_lessons)]
     stored = _write_stored_runs(loaded, folder / "stored", list(dict.fromkeys(views)), report)
-    described = [lesson_description(lesson, loaded) for lesson in kept]
-    _write(folder / "lessons.json", _json(described))
+    texts = {tag: _texts(tag, TEXT_FILES) for tag in LANGUAGES}
+    texts[ENGLISH]["library"] = _library_texts()
+    described = [lesson_description(lesson, loaded) for lesson in site_lessons]
+    lesson_texts = {tag: _texts(tag, LESSON_TEXT_FILES) for tag in LANGUAGES}
+    _write(folder / "lessons.json", _json({"lessons": described, "texts": lesson_texts}))
     description = {
         "model": _describe_model(folder, visit_bytes),
         "look": views_look(),
-        "texts": {tag: _texts(tag) for tag in LANGUAGES},
+        "texts": texts,
         "swaps": SWAPS,
         "examples": [
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
@@ -221,9 +224,6 @@ def _write_model(loaded: LoadedModel, folder: Path, exported: Path | None) -> No
     else:
         shutil.copytree(exported, folder)
     compress_parts(folder)
-    file = folder / DESCRIPTION_FILE
-    # The path of the model on this machine is not published.
-    _write(file, _json({**json.loads(file.read_text("utf-8")), "name": shown_name(loaded.name)}))
 
 
 def _further_views(loaded: LoadedModel, examples: Sequence[StoredView]) -> Iterator[StoredView]:
@@ -271,14 +271,13 @@ def _first_lesson(described: Sequence[Mapping[str, Any]]) -> dict[str, Any] | No
     return None
 
 
-def _texts(tag: str) -> dict[str, Any]:
-    """Return the texts of the pages that a language has, and in English those of the library that pages show."""
-    texts = {name: dict(page_texts(name).in_language(tag).own_values) for name in TEXT_FILES}
-    return texts | {"library": _library_texts()} if tag == ENGLISH else texts
+def _texts(tag: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the texts of files that a language has, by the names of the files."""
+    return {name: page_texts(name).in_language(tag).own_values for name in names}
 
 
 def _library_texts() -> dict[str, Any]:
-    """Return what methods measure and how they can mislead, and the units of targets and maps."""
+    """Return the texts of the library: what methods measure, how they can mislead, and units of targets and maps."""
     methods = [method_of(name) for name in METHODS]
     units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
     texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}

@@ -14,10 +14,10 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import ignore_progress
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, View
-from viz_app.lessons.checks import third_course
-from viz_app.lessons.checks.context import MAX_TOKENS
+from viz_app.lessons.checks import CHECKS, third_course
+from viz_app.lessons.checks.context import MAX_TOKENS, check_length
 from viz_app.lessons.parsing import lesson_of
-from viz_app.shell.lesson_records import prediction_context, record_work
+from viz_app.shell.lesson_records import prediction_context
 from viz_app.shell.selection import parse_words
 from viz_app.texts import LANGUAGES
 
@@ -138,7 +138,8 @@ def lesson_description(lesson: Lesson, loaded: LoadedModel | None = None) -> dic
     with suppress(Refused):
         if loaded is not None:
             context = prediction_context(loaded, lesson)
-            record = record_work(lesson.predict.check, context).compute(ignore_progress)
+            check_length(len(context.encoding), "text_too_long")
+            record = CHECKS[lesson.predict.check].record.compute(context, ignore_progress)
     return {"name": lesson.name, "texts": texts, "record": _as_json(record)}
 
 

@@ -204,14 +204,18 @@ function start(site, root) {
 }
 
 /**
- * Read the lessons, which most visits do not need.
+ * Read the lessons and their texts, which most visits do not need.
  * @param {SiteDescription} site
  * @param {URL} root
  */
 async function readLessons(site, root) {
-  if (site.lessons.length || !site.first_lesson) return;
+  if (site.texts.en.lesson) return;
   const response = await receivedFile(new URL("lessons.json", root));
-  site.lessons = await received(response.json());
+  /** @type {Pick<SiteDescription, "lessons" | "texts">} */
+  const { lessons, texts } = await received(response.json());
+  site.lessons = lessons;
+  Object.assign(site.texts.en, texts.en);
+  Object.assign(site.texts.de, texts.de);
 }
 
 /**

@@ -22,7 +22,7 @@ import { STEPS } from "./state.js";
 /** @import { LessonText, Verdict } from "./lesson_checks.js" */
 /** @import { Answer } from "./lesson_notes.js" */
 /** @import { Step } from "./lesson_steps.js" */
-/** @import { Lesson, LessonTask, PageContext, State } from "./types.d.ts" */
+/** @import { Lesson, LessonTask, PageContext, State, Texts } from "./types.d.ts" */
 
 /**
  * The panel of a step. It remains as long as the step is open, so that what is typed and the focus are kept.
@@ -183,7 +183,7 @@ function buildElsewhere(panel) {
 /** @param {Panel} panel */
 function buildPredict(panel) {
   const { context, lesson, body } = panel;
-  const { site, runs, signal, text } = context;
+  const { site, text } = context;
   const task = lesson.predict;
   const { answer } = noteOf(site, lesson.name);
   const place = element("div", "lesson-answer");
@@ -194,27 +194,22 @@ function buildPredict(panel) {
     ...createHint(panel, task),
   );
   if (answer !== null) {
-    const given = element("p", "note");
+    const given = element("div", "given");
     place.append(
       given,
       createButton(text("lesson:go_on"), "primary", () => go(panel, "do")),
     );
-    showTexts(panel, place, async () => {
-      const texts = await runs.encode(lessonText(site, lesson), { signal });
+    return showOnce(panel, given, (texts) => {
       given.textContent = text("lesson:given", { answer: answerText(task, answer, texts) });
     });
-    return () => {};
   }
-  showTexts(panel, place, async () => {
-    const texts = await runs.encode(lessonText(site, lesson), { signal });
-    place.replaceChildren(
-      createAnswerForm(task, text, { texts, label: text("lesson:answer.submit") }, (given) => {
-        updateNote(site, lesson.name, { answer: given });
-        go(panel, "do");
-      }),
-    );
+  return showOnce(panel, place, (texts) => {
+    const form = createAnswerForm(task, text, { texts, label: text("lesson:answer.submit") }, (given) => {
+      updateNote(site, lesson.name, { answer: given });
+      go(panel, "do");
+    });
+    place.replaceChildren(form);
   });
-  return () => {};
 }
 
 /** @param {Panel} panel */
@@ -281,6 +276,7 @@ function buildOwn(panel) {
   const next = createButton("", "quiet", () => go(panel, "free"));
   body.append(...createParagraphs(task.text), place, verdictPlace, next, ...createHint(panel, task));
   let drawnText = "";
+  let isOwn = false;
   const showButton = () => {
     const isComplete = noteOf(site, lesson.name).ownRight !== null;
     next.textContent = text(isComplete ? "lesson:go_on" : "lesson:skip");
@@ -295,28 +291,28 @@ function buildOwn(panel) {
       drawVerdict(panel, verdictPlace, task, verdict);
     });
   };
-  const showText = async () => {
-    const { text: first, pair, masked } = panel.context.state;
-    const page = { text: first, pair, masked };
-    const key = JSON.stringify(page);
-    if (key === drawnText) return;
-    const { signal } = panel.context;
-    const [texts, lessonTexts] = [
-      await runs.encode(page, { signal }),
-      await runs.encode(lessonText(site, lesson), { signal }),
-    ];
-    if (signal.aborted) return;
-    drawnText = key;
+  const drawControl = (/** @type {LessonText} */ page, /** @type {Texts} */ texts) => {
     verdictPlace.replaceChildren();
-    if (!isOwnText(texts, lessonTexts)) {
-      place.replaceChildren(element("p", "note", text("lesson:same_sentence")));
-    } else if (task.answer === "page") {
-      place.replaceChildren();
-      judge(page, null);
-    } else {
+    if (!isOwn) place.replaceChildren(element("p", "note", text("lesson:same_sentence")));
+    else if (task.answer === "page") place.replaceChildren();
+    else {
       const options = { texts, label: text("lesson:check") };
       place.replaceChildren(createAnswerForm(task, text, options, (answer) => judge(page, answer)));
     }
+  };
+  const showText = async () => {
+    const { state, signal } = panel.context;
+    const page = { text: state.text, pair: state.pair, masked: state.masked };
+    const key = JSON.stringify(page);
+    if (key !== drawnText) {
+      const texts = await runs.encode(page, { signal });
+      const question = await runs.encode(lessonText(site, lesson), { signal });
+      if (signal.aborted) return;
+      drawnText = key;
+      isOwn = isOwnText(texts, question);
+      drawControl(page, texts);
+    }
+    if (isOwn && task.answer === "page") judge(page, null);
   };
   return () => {
     showButton();
@@ -416,6 +412,26 @@ function recordOf({ context, lesson, memory }, { check }, { text, pair, masked }
 }
 
 /**
+ * Return a function that shows what depends on the tokens of the question, as soon as they are known.
+ * @param {Panel} panel
+ * @param {HTMLElement} place
+ * @param {(texts: Texts) => void} show
+ */
+function showOnce(panel, place, show) {
+  let isShown = false;
+  const showTokens = async () => {
+    const { runs, site, signal } = panel.context;
+    const texts = await runs.encode(lessonText(site, panel.lesson), { signal });
+    if (signal.aborted || isShown) return;
+    isShown = true;
+    show(texts);
+  };
+  return () => {
+    if (!isShown) showTexts(panel, place, showTokens);
+  };
+}
+
+/**
  * Show what depends on the tokens of a text, or why they cannot be computed.
  * @param {Panel} panel
  * @param {HTMLElement} place
@@ -487,7 +503,7 @@ function showSentence(place, sentence, kind) {
  * Return the form of an answer, with a button that is enabled once there is one.
  * @param {LessonTask} task
  * @param {PageContext["text"]} text
- * @param {{ texts: import("./types.d.ts").Texts, label: string }} options
+ * @param {{ texts: Texts, label: string }} options
  * @param {(answer: Answer) => void} onSubmit
  */
 function createAnswerForm(task, text, { texts, label }, onSubmit) {

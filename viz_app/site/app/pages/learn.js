@@ -33,7 +33,7 @@ async function draw(context, { figure, reading }) {
   }
   if (Object.keys(readNotes(site)).length) parts.push(createReset(context, figure));
   figure.replaceChildren(...parts);
-  const paragraph = element("p");
+  const paragraph = element("p", "note");
   write(paragraph, "reading");
   reading.replaceChildren(paragraph);
 }

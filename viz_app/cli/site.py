@@ -17,7 +17,7 @@ def site(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     lessons: Annotated[Path | None, input_folder("Folder of your own lessons.")] = None,
 ) -> None:
-    """Write a site in which the model runs in the browser of each visitor.
+    """Write a site with a model that runs in the browser.
 
     Every server of static files can publish the folder, such as GitHub Pages. Visitors install nothing, and their texts
     stay in their browsers. The model needs a WordPiece tokenizer and at most 250 MB of weights. Needs the extra `site`.

@@ -12,6 +12,7 @@ import bert_core
 from bert_core import LoadedModel, ModelRun
 from tests.browser.static_site import StaticSite
 from tests.hostile import HOSTILE
+from tests.site.test_lessons import axe_findings
 from viz_app.figures.style import two_digits
 
 pytestmark = pytest.mark.slow
@@ -297,3 +298,32 @@ def test_languages_and_links(site_page: Page, server: StaticSite) -> None:
     expect(site_page.locator("h1")).to_have_text("Vorhersagen")
     assert site_page.locator("html").get_attribute("lang") == "de"
     expect(site_page.locator(".mask .result")).to_contain_text("Maskiertes Wort „king“")
+
+
+@pytest.mark.parametrize("path", ["", f"predict/?{PAIR}&off=0.1"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site_page: Page, server: StaticSite, scheme: str, path: str) -> None:
+    """Names, roles, contrast and order of the frame, Home and Predictions, with the bar of the loading model."""
+    site_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    open_page(site_page, server, path)
+    assert axe_findings(site_page) == []
+
+
+@pytest.mark.parametrize("path", ["", "?lang=de&lecture=1", f"predict/?{PAIR}&off=0.1,1.2"])
+def test_a_narrow_window_needs_no_horizontal_scrolling(site_page: Page, server: StaticSite, path: str) -> None:
+    """The frame, Home and Predictions in a window of 390 pixels; the figure comes before the fields."""
+    site_page.set_viewport_size({"width": 390, "height": 844})
+    open_page(site_page, server, path)
+    wait_for_model(site_page)
+    assert site_page.evaluate("document.documentElement.scrollWidth") <= 390
+    figure, texts = (site_page.locator(name).bounding_box() for name in (".figure", ".texts"))
+    assert figure and texts and figure["y"] < 450 < texts["y"]
+
+
+def test_the_figure_is_in_the_first_screen(site_page: Page, server: StaticSite) -> None:
+    """In a window of 1440 x 900, the figure is below the tokens and the controls, and fills much of the window."""
+    site_page.set_viewport_size({"width": 1440, "height": 900})
+    for path in ("", f"predict/?{PAIR}"):
+        open_page(site_page, server, path)
+        figure = site_page.locator(".figure").bounding_box()
+        assert figure and figure["y"] <= 290 and figure["height"] >= 330

@@ -21,6 +21,7 @@ from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
+from viz_app.access import MAX_TEXT_CHARACTERS
 from viz_app.components.joining import joined_scripts
 from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
@@ -28,6 +29,7 @@ from viz_app.lessons.parsing import OWN_LESSONS, folder_faults, lessons
 from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
+from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.examples import first_example
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
@@ -199,6 +201,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
         "pair": first_example().pair,
+        "limits": {"text": MAX_TEXT_CHARACTERS, "link": MAX_LINK_CHARACTERS},
         "first_lesson": _first_lesson(described),
         "lessons": [],
         "check_settings": check_settings(),

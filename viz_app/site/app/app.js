@@ -9,7 +9,7 @@ import { createFrame } from "./frame.js";
 import { createModelLoader } from "./loading.js";
 import { startPage } from "./pages/start.js";
 import { createRuns } from "./runs.js";
-import { formatState, PAGES, parseState, withoutPositions } from "./state.js";
+import { formatState, PAGE_NAMES, parseState, withoutPositions } from "./state.js";
 import { createStoredRuns } from "./stored_runs.js";
 
 /** @import { Fault } from "./state.js" */
@@ -225,7 +225,7 @@ async function readLessons(site, root) {
  */
 function pageOf(root) {
   const name = location.pathname.slice(root.pathname.length).split("/")[0];
-  return PAGES.find((page) => page === name) ?? "start";
+  return PAGE_NAMES.find((page) => page === name) ?? "start";
 }
 
 const root = new URL(".", document.baseURI);

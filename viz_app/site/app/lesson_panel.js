@@ -17,7 +17,7 @@ import {
   viewOf,
 } from "./lesson_steps.js";
 import { errorSentence } from "./loading_bar.js";
-import { STEPS } from "./state.js";
+import { LESSON_STEPS } from "./state.js";
 
 /** @import { LessonText, Verdict } from "./lesson_checks.js" */
 /** @import { Answer } from "./lesson_notes.js" */
@@ -81,7 +81,7 @@ export function drawLessonPanel(context, place, memory) {
     return;
   }
   // Without a prediction, the truth is not shown.
-  const step = noteOf(site, lesson.name).answer === null ? STEPS[0] : state.step;
+  const step = noteOf(site, lesson.name).answer === null ? LESSON_STEPS[0] : state.step;
   const isElsewhere = (viewOf(lesson, step)?.page ?? state.page) !== state.page;
   const key = JSON.stringify([lesson.name, step, state.lang, isElsewhere]);
   if (memory.panel?.key === key) memory.panel.context = context;
@@ -121,7 +121,7 @@ function missingLesson(context) {
  * @param {State["page"]} [page]
  * @returns {Partial<State>}
  */
-const withoutLesson = (page) => ({ lesson: "", step: STEPS[0], ...(page && { page }) });
+const withoutLesson = (page) => ({ lesson: "", step: LESSON_STEPS[0], ...(page && { page }) });
 
 // ---------------------------------------------------------------------------- navigation
 
@@ -135,9 +135,9 @@ function createBar(panel) {
   const bar = element("div", "lesson-bar");
   const steps = element("ol", "lesson-steps");
   const hasAnswer = noteOf(site, lesson.name).answer !== null;
-  for (const [index, name] of STEPS.entries()) {
+  for (const [index, name] of LESSON_STEPS.entries()) {
     const button = createButton(String(index + 1), "quiet", () => go(panel, name));
-    const position = text("lesson:position", { number: index + 1, all: STEPS.length });
+    const position = text("lesson:position", { number: index + 1, all: LESSON_STEPS.length });
     button.title = text(`lesson:steps.${name}`);
     button.setAttribute("aria-label", `${position}: ${button.title}`);
     button.disabled = index > 0 && !hasAnswer;

@@ -2,7 +2,7 @@
 
 import { noteOf } from "./lesson_notes.js";
 import { fillFigures } from "./number_format.js";
-import { parseState, STEPS } from "./state.js";
+import { LESSON_STEPS, parseState } from "./state.js";
 
 /** @import { Note } from "./lesson_notes.js" */
 /** @import { Lesson, LessonView, PageContext, RunRequest, SiteDescription, State } from "./types.d.ts" */
@@ -79,7 +79,7 @@ function parsedView(site, { page, address }) {
  */
 export function firstOpenStep({ answer, isTried, right, ownRight }) {
   const completed = [answer !== null, isTried, right !== null, ownRight !== null, false];
-  return STEPS[completed.indexOf(false)];
+  return LESSON_STEPS[completed.indexOf(false)];
 }
 
 /**

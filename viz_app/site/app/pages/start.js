@@ -13,7 +13,7 @@ import { allHeads, currentEdge, edgeValues, openingHead } from "../find_heads.js
 import { createLink, lineOf } from "../frame.js";
 import { drawHeadList } from "../head_list.js";
 import { withProgress } from "../progress.js";
-import { PAGES, sortedHeads, withoutPositions } from "../state.js";
+import { PAGE_NAMES, sortedHeads, withoutPositions } from "../state.js";
 import { swapWord } from "../swaps.js";
 import { originalId, probabilityOf } from "../targets.js";
 import { quoted } from "../texts.js";
@@ -42,7 +42,7 @@ import { quoted } from "../texts.js";
  * @property {Shown | null} shown
  */
 
-const WORDS = 5; // of a prediction
+const SHOWN_WORDS = 5; // of a prediction
 
 /** @type {Page} */
 export const startPage = { draw };
@@ -153,7 +153,7 @@ function drawPrediction({ prediction, context }, shown) {
     return;
   }
   const [now, before] = [run.predictions[0], full.predictions[0]];
-  const tokens = new Map([...before.top.slice(0, WORDS), now.top[0]].map(({ id, token }) => [id, token]));
+  const tokens = new Map([...before.top.slice(0, SHOWN_WORDS), now.top[0]].map(({ id, token }) => [id, token]));
   const truth = originalId(run, now.position);
   const rows = [...tokens].map(([id, token]) => ({
     label: token,
@@ -393,7 +393,7 @@ function drawReading(context, { text: place, ways }) {
   }
   const pages = createCard(text("next.page"), "");
   const list = element("ul");
-  for (const page of PAGES.slice(1)) {
+  for (const page of PAGE_NAMES.slice(1)) {
     const entry = element("li");
     entry.append(createLink(context, text(`${page}:title`), { page }), ` ${lineOf(context, page)}`);
     list.append(entry);

@@ -25,7 +25,7 @@ def site(
     from viz_app.site.build import build_site
 
     loaded = shared.load(model, "cpu")
-    note("Tracing the model, then computing the results that pages show first: a few minutes")
+    note("Tracing the model, then computing the results that pages show first: about a minute for a small one")
     built = build_site(loaded, out, lessons_folder=lessons, report=shared.note_progress)
     for name, reason in built.left_out:
         note(f"left out: the lesson {name}. {reason}")

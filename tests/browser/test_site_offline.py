@@ -42,9 +42,13 @@ def visit(browser: Browser, server: StaticSite) -> Page:
 
 
 def test_a_second_visit_needs_no_server(browser: Browser, folder: Path) -> None:
-    """All pages, with any query string, without the slash of a folder, and by the name of their file; and the model."""
+    """All pages, with any query string, without the slash of a folder, and by the name of their file; and the model.
+
+    Nothing was requested from another host or folder.
+    """
     with serve_site(folder) as server:
         tab, address = visit(browser, server), f"{server.address}/headlight"
+        assert all(url.startswith(f"{address}/") for url in tab.requested)
     try:
         for path, url in (
             (f"attention/?{TEXT}", f"attention/?{TEXT}"), (f"predict?{TEXT}", f"predict/?{TEXT}"), ("learn/", "learn/"),

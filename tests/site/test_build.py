@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import bert_core
 from bert_core import LoadedModel, Refused, Target
 from tests.families import save_family
-from tests.test_javascript import node
+from tests.test_javascript import ROOT, node
+from viz_app import lessons
 from viz_app.cli import command
+from viz_app.lessons.parsing import OWN_LESSONS
 from viz_app.pages.start import EXAMPLES
 from viz_app.site import build
 from viz_app.site.build import PAGE_FOLDERS, BuiltSite, build_site, check_model
@@ -283,6 +287,44 @@ def test_texts_are_in_both_languages(description: dict[str, Any]) -> None:
     assert english["start"]["title"] == "Home" and german["start"]["title"] != "Home"
     assert all(keys(german[page]) <= keys(english[page]) for page in german)
     assert keys(german["why"]) < keys(english["why"])
+
+
+def test_own_lessons_are_added_or_named(
+    tiny_loaded: LoadedModel, tiny_exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lesson that needs no more than a site is in lessons.json, with its texts stored; any other is left out."""
+    (tmp_path / "lessons").mkdir()
+    for name, bundled in (("mine", "follows"), ("other", "when")):
+        shutil.copy(lessons.__path__[0] + f"/{bundled}.toml", tmp_path / "lessons" / f"{name}.toml")
+    monkeypatch.setenv(OWN_LESSONS, "before")
+    built = build_site(tiny_loaded, tmp_path / "site", lessons_folder=tmp_path / "lessons", exported=tiny_exported)
+    assert os.environ[OWN_LESSONS] == "before"
+    names = [
+        lesson["name"] for lesson in json.loads((tmp_path / "site" / "lessons.json").read_text("utf-8"))["lessons"]
+    ]
+    assert names[-1] == "mine" and "follows" in names
+    assert ("other", "The step “do” needs the page “layers”.") in built.left_out
+
+
+def test_a_fault_in_an_own_lesson_is_one_sentence(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """It names the file, and nothing is written."""
+    (tmp_path / "lessons").mkdir()
+    (tmp_path / "lessons" / "mine.toml").write_text("title =")
+    with pytest.raises(Refused, match=r"^mine\.toml is no TOML file"):
+        build_site(tiny_loaded, tmp_path / "site", lessons_folder=tmp_path / "lessons")
+    assert not paths(tmp_path / "site")
+
+
+def test_the_workflow_of_the_guide_publishes_what_the_command_writes() -> None:
+    """It is valid, may write pages, and uploads the folder that `headlight site` wrote."""
+    guide = (ROOT / "docs" / "how-to" / "publish-a-site.md").read_text("utf-8")
+    (workflow,) = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
+    assert workflow["permissions"] == {"contents": "read", "pages": "write", "id-token": "write"}
+    steps = workflow["jobs"]["site"]["steps"]
+    (folder,) = [step["with"]["path"] for step in steps if "upload-pages-artifact" in step.get("uses", "")]
+    assert f"headlight site --out {folder}" in [step.get("run") for step in steps]
+    deployment = next(step for step in steps if "deploy-pages" in step.get("uses", ""))
+    assert deployment["id"] in workflow["jobs"]["site"]["environment"]["url"]
 
 
 def test_other_folders_are_refused(tiny_loaded: LoadedModel, tiny_exported: Path, tmp_path: Path) -> None:

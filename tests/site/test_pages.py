@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 STORED = next(iter(EXAMPLES.values()))
 OWN = "The old farmer carried a heavy basket to the market."
 OWN_MASKED = 7  # "market", the number of its word
+NUMBER = re.compile(r"−?\d+(?:\.\d+)?(?:e−?\d+)?")
 Open = Callable[..., Page]
 
 
@@ -87,15 +88,14 @@ def without_model(tab: Page) -> None:
 
 def number(text: str) -> float:
     """A number as the pages write it."""
-    return float(re.sub(r"[^\d.e-]", "", text.replace("−", "-")))
+    return float(text.replace("−", "-"))
 
 
 def assert_shown(text: str, value: float) -> None:
     """A text is a number rounded to its last digit, up to the differences between the browser and the library."""
-    digits = re.sub(r"[^\d.e-]", "", text.replace("−", "-"))
-    mantissa, _, exponent = digits.partition("e")
+    mantissa, _, exponent = text.replace("−", "-").replace("+", "").partition("e")
     decimals = len(mantissa.partition(".")[2])
-    assert abs(float(digits) - value) <= 0.51 * 10 ** (int(exponent or 0) - decimals) + 2e-4, f"{text}: {value}"
+    assert abs(number(text) - value) <= 0.51 * 10 ** (int(exponent or 0) - decimals) + 2e-4, f"{text}: {value}"
 
 
 def cell(tab: Page, layer: int, head: int) -> Locator:
@@ -167,11 +167,11 @@ def test_the_opened_head_is_that_of_the_library(
     key = int(np.abs(values[position]).argmax())
     sentence = tab.locator(".result").inner_text()
     assert sentence.startswith(f"L{layer} H{head}:") and f"({position})" in sentence and name in sentence
-    token, value = re.findall(r"“([^”]*)” \((\d+)\)", sentence)[1], re.findall(r"−?[\d.]+(?:e−?\d+)?", sentence)[-1]
+    token, value = re.findall(r"“([^”]*)” \((\d+)\)", sentence)[1], NUMBER.findall(sentence)[-1]
     assert token == (run.encoding.labels[key], str(key))
-    assert_shown(value.rstrip("."), float(values[position, key]))
-    expect(cell(tab, layer, head)).to_have_attribute("aria-selected", "true")
-    edges = tab.locator(".head-view tbody tr")
+    assert_shown(value, float(values[position, key]))
+    expect(cell(tab, layer, head)).to_have_attribute("aria-pressed", "true")
+    edges = tab.locator(".head-view .numbers tr")
     largest = float(values.ravel()[np.abs(values).argmax()])
     expect(edges.first).to_be_visible()
     assert_shown(edges.first.locator("td").last.inner_text(), largest)
@@ -313,9 +313,9 @@ def assert_change(tab: Page, mini: LoadedModel, run: ModelRun, off: list[tuple[i
     result = tab.locator(".results .result")
     change = "stays" if before == after else "changes from"
     expect(result).to_contain_text(f"With {names} off, the prediction {change} “{mini.tokenizer.token_of(before)}”")
-    numbers = re.findall(r"\d\.[\de−.]+", result.inner_text().rstrip(".").rstrip(")"))
-    assert_shown(numbers[-2], p)
-    assert_shown(numbers[-1].rstrip(")"), q)
+    shown_p, shown_q = NUMBER.findall(result.inner_text())[-2:]
+    assert_shown(shown_p, p)
+    assert_shown(shown_q, q)
     for token, first, second in rows_of_bars(tab):
         number = mini.tokenizer.id_of(token)
         assert_shown(first, float(run.predictions[0].probabilities[number]))
@@ -395,7 +395,7 @@ def test_scores_are_those_of_the_library(
 def assert_gap(sentence: str, path: Attribution) -> None:
     """A sentence has the sum of the scores, the change of the target from the baseline, and their small difference."""
     assert path.gap is not None
-    total, change, gap = re.findall(r"−?\d[\d.]*(?:e−?\d+)?", sentence.rstrip("."))
+    total, change, gap = NUMBER.findall(sentence)
     assert_shown(total, float(path.scores.sum()))
     assert_shown(change, float(path.scores.sum() - path.gap))
     assert number(gap) < 0.01

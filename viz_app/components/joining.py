@@ -64,8 +64,8 @@ def joined_scripts(entry: Path, folder: Path, place: str) -> dict[str, str]:
         return "".join(module.constant(rewritten) for module in group)
 
     def imports(group: Iterable[_Module], sources: list[_Module], path: str) -> str:
-        needed = {file for module in group for file in module.imports}
-        names = [module.name for module in sources if module.file in needed]
+        files = {file for module in group for file in module.imports}
+        names = [module.name for module in sources if module.file in files]
         return f'import {{ {", ".join(names)} }} from "{path}";\n' if names else ""
 
     def exports(group: Iterable[_Module]) -> str:
@@ -76,9 +76,9 @@ def joined_scripts(entry: Path, folder: Path, place: str) -> dict[str, str]:
     if shared:
         scripts[f"{place}/{SHARED}.js"] = imports(shared, imported, first_path) + constants(shared) + exports(shared)
     for group in added:
-        *own, last = [module for module in group if module not in shared]
-        own_imports = imports([*own, last], imported, first_path) + imports([*own, last], shared, shared_path)
-        scripts[f"{place}/{last.file.name}"] = own_imports + constants(own) + last.body(rewritten)
+        *before, last = modules_of_script = [module for module in group if module not in shared]
+        header = imports(modules_of_script, imported, first_path) + imports(modules_of_script, shared, shared_path)
+        scripts[f"{place}/{last.file.name}"] = header + constants(before) + last.body(rewritten)
     return scripts
 
 
@@ -94,8 +94,8 @@ class _Module:
         self.file = file
         self.name = _name(file)
         self._source = _COMMENT.sub("", file.read_text("utf-8"))
-        others = _EXPORT.sub("", _LATER_IMPORT.sub("", _IMPORT.sub("", self._source)))
-        if unsupported := re.search(r"^(?:import|export)\b.*|\bimport\(.*", others, re.MULTILINE):
+        other_lines = _EXPORT.sub("", _LATER_IMPORT.sub("", _IMPORT.sub("", self._source)))
+        if unsupported := re.search(r"^(?:import|export)\b.*|\bimport\(.*", other_lines, re.MULTILINE):
             raise ValueError(
                 f"{file.name} has {unsupported[0]!r}: imports and exports are joined in the forms of the files here"
             )

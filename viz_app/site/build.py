@@ -31,7 +31,6 @@ from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
 from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.examples import first_example
-from viz_app.shell.model_names import shown_name
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
 from viz_app.site.lessons import (
@@ -184,12 +183,12 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
     visit_bytes = sum(_sizes(folder).values())
     examples = [StoredView(example.text, example.pair, example.masked) for example in EXAMPLES.values()]
-    kept, left_out = select_lessons(lessons())
-    views = [*examples, *_further_views(loaded, examples), *stored_views(kept)]
+    site_lessons, left_out = select_lessons(lessons())
+    views = [*examples, *_further_views(loaded, examples), *stored_views(site_lessons)]
     stored = _write_stored_runs(loaded, folder / "stored", list(dict.fromkeys(views)), report)
     texts = {tag: _texts(tag, TEXT_FILES) for tag in LANGUAGES}
     texts[ENGLISH]["library"] = _library_texts()
-    described = [lesson_description(lesson, loaded) for lesson in kept]
+    described = [lesson_description(lesson, loaded) for lesson in site_lessons]
     lesson_texts = {tag: _texts(tag, LESSON_TEXT_FILES) for tag in LANGUAGES}
     _write(folder / "lessons.json", _json({"lessons": described, "texts": lesson_texts}))
     description = {
@@ -228,9 +227,6 @@ def _write_model(loaded: LoadedModel, folder: Path, exported: Path | None) -> No
     else:
         shutil.copytree(exported, folder)
     compress_parts(folder)
-    file = folder / DESCRIPTION_FILE
-    # The path of the model on this machine is not published.
-    _write(file, _json({**json.loads(file.read_text("utf-8")), "name": shown_name(loaded.name)}))
 
 
 def _further_views(loaded: LoadedModel, examples: Sequence[StoredView]) -> Iterator[StoredView]:

@@ -23,18 +23,18 @@ from viz_app.texts import LANGUAGES
 
 # The attribution methods of the page Attribution.
 METHODS = ("gradient x attention", "input x gradient", "integrated gradients", "occlusion")
-ANY: tuple[str, ...] = ()  # instead of the values of a parameter
+ALL_VALUES: tuple[str, ...] = ()  # instead of the values of a parameter
 # The values of each parameter that the browser edition has, of all pages and of single ones.
 COMMON_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("text", "pair", "masked", "target", "contrast", "off", "head", "edge", "tokens"), ANY),
-    "words": ANY,  # it shows tokens in either case
+    **dict.fromkeys(("text", "pair", "masked", "target", "contrast", "off", "head", "edge", "tokens"), ALL_VALUES),
+    "words": ALL_VALUES,  # it shows tokens in either case
 }
 PAGE_PARAMETERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "predict": {},
     "attention": {
         "view": ("heads", "curves", "matrix"),
         "show": ("attention", "gradient", "product"),
-        "kept_share": ANY,
+        "kept_share": ALL_VALUES,
     },
     "heads": {},
     "why": {"method": METHODS},
@@ -70,13 +70,13 @@ def select_lessons(lessons: Iterable[Lesson]) -> tuple[list[Lesson], list[LeftOu
 
     The links at the end of a lesson are those that it can open.
     """
-    kept, left_out = [], []
+    selected, left_out = [], []
     for lesson in lessons:
         if reason := next(_missing(lesson), ""):
             left_out.append(LeftOut(lesson.name, reason))
         else:
-            kept.append(_with_possible_links(lesson))
-    return kept, left_out
+            selected.append(_with_possible_links(lesson))
+    return selected, left_out
 
 
 def _missing(lesson: Lesson) -> Iterator[str]:

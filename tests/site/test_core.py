@@ -12,7 +12,7 @@ import bert_core
 from bert_core import LoadedModel, ModelRun
 from tests.browser.static_site import StaticSite
 from tests.hostile import HOSTILE
-from tests.site.test_lessons import axe_findings
+from tests.site.test_site_lessons import axe_findings
 from viz_app.figures.style import two_digits
 
 pytestmark = pytest.mark.slow

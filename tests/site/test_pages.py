@@ -261,7 +261,7 @@ def test_heads_have_the_contributions_of_the_library(
     assert "colour=removal" in tab.url
     sweep = ablate_heads(mini, run.encoding, target=run.target, positions=run.encoding.mask_positions[:1])
     assert sweep.effect is not None and sweep.flips is not None and sweep.values is not None
-    for text, value in zip(grid_numbers(tab, run.head_mask.shape), -sweep.effect.flat, strict=True):
+    for text, value in zip(grid_numbers(tab, run.head_mask.shape), -sweep.effect.ravel(), strict=True):
         assert_shown(text, float(value))
     changed = int((sweep.flips > 0).sum())
     assert summary.inner_text().startswith("None of the 72" if changed == 0 else f"{changed} of 72 head")

@@ -52,8 +52,9 @@ async function draw(context, places, memory) {
   drawControls(view, context);
   const content = await readContent(context);
   if (context.signal.aborted) return;
-  view.missing.hidden = context.state.show === "attention" || content.run.target !== null;
-  drawMissingTarget(view.missing, context, content.run, context.text("site:attention.missing_target"));
+  const isMissing = context.state.show !== "attention" && content.run.target === null;
+  if (isMissing) drawMissingTarget(view.missing, context, content.run, context.text("site:attention.missing_target"));
+  else view.missing.replaceChildren();
   drawFigure(view, context, content);
   const texts = `views.${content.shown}`;
   const sums = content.shown === "attention" ? `${context.text("sums.whole")} ` : "";

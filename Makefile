@@ -1,4 +1,5 @@
-# Headlight from a checkout: `make app` to see it, `make test` to check it, `make test-all` to check everything.
+# Headlight from a checkout: `make app` to see it, `make site` to publish it, `make test` to check it, `make test-all`
+# to check everything.
 # PYTHON=/path/to/python3.12 chooses the interpreter, ARGS="--port 8600" goes to `headlight app`.
 
 PYTHON ?= python3
@@ -6,6 +7,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
+SITE_INSTALLED := .venv/.site-installed
 REFERENCES_INSTALLED := .venv/.references-installed
 NPM_INSTALLED := node_modules/.installed
 
@@ -17,10 +19,14 @@ CORE_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist worksteal tests/core
 OTHER_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/core
 REPORT = $(if $(REPORTS),--junitxml $(REPORTS)/$(1).xml)
 
-.PHONY: app test test-all check test-lowest coverage lint prose docs notebook bench model-docs browser clean
+.PHONY: app site test test-all check test-lowest coverage lint prose docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
+
+# The browser edition in build/site. ARGS="--model path/to/checkpoint --lessons my-lessons" goes to `headlight site`.
+site: $(SITE_INSTALLED)
+	@$(BIN)/headlight site --out build/site $(ARGS)
 
 # What every change needs: a few minutes.
 test: $(DEV_INSTALLED) browser lint
@@ -84,14 +90,18 @@ $(APP_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e .
 	@touch $@
 
+$(SITE_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[site]'
+	@touch $(APP_INSTALLED) $@
+
 $(DEV_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
-	@touch $(APP_INSTALLED) $@
+	@touch $(APP_INSTALLED) $(SITE_INSTALLED) $@
 
 # The programs that slow tests and benchmarks compare with.
 $(REFERENCES_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev,references]'
-	@touch $(APP_INSTALLED) $(DEV_INSTALLED) $@
+	@touch $(APP_INSTALLED) $(SITE_INSTALLED) $(DEV_INSTALLED) $@
 
 # The JavaScript tools; node and npm themselves are packages of the environment.
 $(NPM_INSTALLED): package.json package-lock.json | $(DEV_INSTALLED)

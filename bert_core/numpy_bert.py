@@ -418,6 +418,9 @@ class _Model(ABC):
                 raise Refused(f"{folder} has no {name}: the NumPy model reads config.json and model.safetensors")
         try:
             weights = load_file(folder / "model.safetensors")
+            for array in weights.values():  # with the package ml_dtypes, NumPy has types in which it hardly computes
+                if array.dtype.kind == "V":
+                    raise TypeError(f"{array.dtype} is no type of NumPy itself")
         except (SafetensorError, TypeError, AttributeError, OSError) as error:  # also for bfloat16, which NumPy lacks
             raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
         config = BertConfig.from_json(folder / "config.json")

@@ -81,9 +81,9 @@ def test_maps_from_an_array_are_packed_as_in_the_app(signed: bool, tmp_path: Pat
     off = np.zeros((LAYERS, HEADS), bool)
     off[1, 2] = True
     existing = ~np.isnan(values).all((-1, -2))
-    sent = pack_all_maps(values, existing=existing, off=off, signed=signed)
-    assert sent is not None
-    for layer, expected, maps in zip(layers, json.loads(json.dumps(sent.layers)), values, strict=True):
+    all_maps = pack_all_maps(values, existing=existing, off=off, signed=signed)
+    assert all_maps is not None
+    for layer, expected, maps in zip(layers, json.loads(json.dumps(all_maps.layers)), values, strict=True):
         assert {name: layer[name] for name in expected if name != "names"} == {
             name: field for name, field in expected.items() if name != "names"
         }

@@ -23,7 +23,7 @@ from viz_app.components.attention_view import view as attention
 from viz_app.components.attention_view.everywhere import pack_all_maps
 from viz_app.components.attention_view.packing import CODES
 from viz_app.components.head_grid import view as grid
-from viz_app.components.joining import joined
+from viz_app.components.joining import joined, joined_scripts
 from viz_app.components.token_strip import Chip
 from viz_app.components.token_strip import view as strip
 from viz_app.export.packing import packed_layer
@@ -112,20 +112,61 @@ def test_joined_modules_are_what_they_were(tmp_path: Path) -> None:
     assert node(made).split() == ["all", "one1", "two2", "one3"]
 
 
-def test_classes_functions_and_addresses_are_joined(tmp_path: Path) -> None:
-    """Classes and asynchronous functions are exported, a name is imported under another one, and `import.meta.url` in
-    a file is the address that it has below the folder."""
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "app").mkdir()
-    (tmp_path / "engine" / "engine.js").write_text(
-        "export class Engine {}\nexport async function load() {\n"
-        '  return new Engine().constructor.name + new URL("./worker.js", import.meta.url).href.slice(-17);\n}\n'
-    )
-    (tmp_path / "app" / "app.js").write_text(
-        'import { load as loadModel } from "../engine/engine.js";\nconsole.log(await loadModel());\n'
-    )
-    (made := tmp_path / "app.mjs").write_text(joined(tmp_path / "app" / "app.js", tmp_path), encoding="utf-8")
-    assert node(made).split() == ["Engine/engine/worker.js"]
+LATER = {
+    "app/app.js": """
+import { count as countUp } from "./count.js";
+import { load } from "../engine/engine.js";
+const main = async () => {
+  const { first } = await import("./pages/first.js");
+  console.log(countUp(), await first(), (await import("./pages/second.js")).second(), await load());
+};
+main();
+""",
+    "app/count.js": "let value = 0;\nexport const count = () => ++value;\n",
+    "app/common.js": 'import { count } from "./count.js";\nlet own = 0;\nexport const both = () => [count(), ++own];\n',
+    "app/pages/first.js": (
+        'import { both } from "../common.js";\nimport { two } from "../two.js";\n'
+        "export async function first() {\n  return [...both(), two()].join();\n}\n"
+    ),
+    "app/two.js": "export const two = () => 2;\n",
+    "app/pages/second.js": 'import { both } from "../common.js";\nexport const second = () => both().join();\n',
+    "engine/engine.js": """
+export class Engine {}
+export async function load() {
+  return new Engine().constructor.name + new URL("./worker.js", import.meta.url).href.slice(-17);
+}
+""",
+}
+
+
+def write_modules(sources: dict[str, str], folder: Path) -> Path:
+    """The entry, which is the first file."""
+    for path, source in sources.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(source, encoding="utf-8")
+    return folder / next(iter(sources))
+
+
+def test_what_is_imported_later_is_a_script_of_its_own(tmp_path: Path) -> None:
+    """A module has one state, in whichever script it is, and `import.meta.url` is the address below the folder."""
+    scripts = joined_scripts(write_modules(LATER, tmp_path / "source"), tmp_path / "source", "later")
+    assert list(scripts) == ["app.js", "later/shared.js", "later/first.js", "later/second.js"]
+    assert ["two" in source for source in scripts.values()] == [False, False, True, False]
+    main = write_modules({**scripts, "package.json": '{"type": "module"}'}, tmp_path / "site")
+    assert node(main).split() == ["1", "2,1,2", "3,2", "Engine/engine/worker.js"]
+
+
+def test_later_imports_of_another_form_are_refused(tmp_path: Path) -> None:
+    """A script in line cannot import later; a module is imported now or later; one that came later imports none so."""
+    entry = write_modules(LATER, tmp_path)
+    with pytest.raises(ValueError, match=r"^app\.js imports first\.js later, which one script cannot"):
+        joined(entry)
+    write_modules({"app/two.js": 'import { second } from "./pages/second.js";\nexport const two = second;\n'}, tmp_path)
+    with pytest.raises(ValueError, match=r"^second\.js is imported later, and also by another file"):
+        joined_scripts(entry, tmp_path, "later")
+    write_modules({"app/two.js": 'export const two = () => import("./count.js");\n'}, tmp_path)
+    with pytest.raises(ValueError, match=r"^two\.js is imported later, and imports count\.js later"):
+        joined_scripts(entry, tmp_path, "later")
 
 
 def test_an_import_of_another_form_is_refused(tmp_path: Path) -> None:

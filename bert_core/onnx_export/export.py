@@ -111,7 +111,7 @@ def _describe(loaded: LoadedModel, files: dict[str, bytes], gradients: bool) -> 
     for content in files.values():
         digest.update(content)
     return {
-        "name": loaded.name,
+        "name": Path(loaded.name).name,
         "version": digest.hexdigest()[:16],
         "layers": config.num_hidden_layers,
         "heads": config.num_attention_heads,

@@ -189,12 +189,15 @@ test("Heads are ablated one at a time, with the other gates of the request", asy
   const requests = [];
   const run = async (request) => {
     requests.push(request);
-    return { targetValue: { data: Float32Array.of(-request.headMask.reduce((a, b) => a + b)), dims: [] } };
+    return {
+      targetValue: { data: Float32Array.of(-request.headMask.reduce((a, b) => a + b)), dims: [] },
+      logits: { data: Float32Array.from(request.positions.flatMap((position) => [0, position, -1])) },
+    };
   };
   const headMask = Float32Array.of(1, 1, 0.5, 1, 1, 0);
   const progress = [];
   const onProgress = (...counts) => progress.push(counts);
-  const request = { ...REQUEST, headMask };
+  const request = { ...REQUEST, positions: [0, 2], headMask };
   const result = await ablateHeads(
     run,
     DESCRIPTION,
@@ -215,14 +218,14 @@ test("Heads are ablated one at a time, with the other gates of the request", asy
   assert.deepEqual(
     requests.map(({ positions, gradients }) => [positions, gradients]),
     [
-      [[2], false],
-      [[2], false],
+      [[0, 2], false],
+      [[0, 2], false],
     ],
   );
   assert.deepEqual([...headMask], [1, 1, 0.5, 1, 1, 0]);
   assert.deepEqual(result, [
-    { layer: 0, head: 2, targetValue: -4, probability: Math.exp(-4) },
-    { layer: 1, head: 0, targetValue: -3.5, probability: Math.exp(-3.5) },
+    { layer: 0, head: 2, targetValue: -4, probability: Math.exp(-4), topTokens: [0, 1] },
+    { layer: 1, head: 0, targetValue: -3.5, probability: Math.exp(-3.5), topTokens: [0, 1] },
   ]);
   assert.deepEqual(progress, [
     [1, 2],

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { defaultState, formatState, formatTarget, isTooLong, parseState } from "../../viz_app/site/app/state.js";
 
 const SITE = {
+  limits: { link: 2000 },
   model: { layers: 6, heads: 12, pruned_heads: { 2: [11] } },
   examples: [{ text: "She gave the book to her brother.", pair: "", masked: [5], label: "her / his", other: "He" }],
 };
@@ -72,7 +73,7 @@ test("An address contains only what is not the default, and always the text", ()
 
 test("Long texts, and what refers to them, are left out of the address bar", () => {
   const state = { ...defaultState(SITE, "start"), text: "a".repeat(2001), target: "nsp", edge: [1, 2], head: [1, 2] };
-  assert.equal(isTooLong(state), true);
+  assert.equal(isTooLong(SITE, state), true);
   assert.equal(formatState(SITE, state), "head=1.2");
   assert.deepEqual(stateOf(formatState(SITE, state, { isWhole: true })), state);
 });

@@ -5,47 +5,37 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 import re
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import bert_core
 from bert_core import LoadedModel, Refused, Target
-from tests.conftest import built_once
 from tests.families import save_family
-from tests.test_javascript import node
-from viz_app import texts
+from tests.test_javascript import ROOT, node
+from viz_app import lessons
 from viz_app.cli import command
+from viz_app.lessons.parsing import OWN_LESSONS
 from viz_app.pages.start import EXAMPLES
 from viz_app.site import build
 from viz_app.site.build import PAGE_FOLDERS, BuiltSite, build_site, check_model
 from viz_app.site.lessons import StoredView
 from viz_app.site.stored_runs import stored_key, stored_run
+from viz_app.texts import keys
 
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:"
 MAX_FIRST_BYTES = 400_000
 # Addresses that are names or messages and are never requested: namespaces of XML, and those in the runtime's messages.
 NOT_REQUESTED = ("http://www.w3.org/", "https://web.dev/cross-origin-isolation-guide/")
 PAIR = StoredView("She opened the [MASK] and walked in.", "It was the [MASK] of a house.")
-
-
-@pytest.fixture(scope="session")
-def tiny_exported(tiny_loaded: LoadedModel) -> Path:
-    """The tiny model as a graph with gradients."""
-    return built_once("tiny-onnx", lambda folder: bert_core.export_onnx(tiny_loaded, folder, gradients=True))
-
-
-@pytest.fixture(scope="session")
-def site(tiny_loaded: LoadedModel, tiny_exported: Path) -> Path:
-    """A site of the tiny model."""
-    return built_once("tiny-site", lambda folder: build_site(tiny_loaded, folder, exported=tiny_exported))
 
 
 @pytest.fixture(scope="session")
@@ -101,13 +91,19 @@ def test_no_file_loads_from_another_host(site: Path) -> None:
             assert address.startswith(NOT_REQUESTED) or f"https:{address}".startswith(NOT_REQUESTED), (path, address)
 
 
-def test_the_script_of_the_pages_is_one_module(site: Path, tmp_path: Path) -> None:
-    """It imports nothing, node can read it, and the worker is below the folder of the site."""
-    script = (site / "app.js").read_text("utf-8")
-    assert not re.search(r"^import |\bimport\(|/\*\*", script, re.MULTILINE)
-    assert 'new URL("./worker.js", new URL("engine/engine.js", import.meta.url))' in script
-    (tmp_path / "app.mjs").write_text(script, encoding="utf-8")
-    node("--check", tmp_path / "app.mjs")
+def test_scripts_import_one_another_alone(site: Path, tmp_path: Path) -> None:
+    """Each script that another imports is there, node can read all, and the worker is below the folder of the site."""
+    scripts = [site / "app.js", *(site / "scripts").iterdir()]
+    assert {"why.js", "lesson_panel.js", "tokenizer.js"} <= {script.name for script in scripts}
+    for script in scripts:
+        text = script.read_text("utf-8")
+        assert "/**" not in text
+        for path in re.findall(r'(?:\bfrom |\bimport\()"([^"]*)"', text):
+            assert (script.parent / path).is_file(), (script.name, path)
+        (tmp_path / f"{script.stem}.mjs").write_text(text, encoding="utf-8")
+        node("--check", tmp_path / f"{script.stem}.mjs")
+    address = 'new URL("./worker.js", new URL("engine/engine.js", import.meta.url))'
+    assert address in (site / "app.js").read_text("utf-8")
 
 
 def test_the_service_worker_stores_every_file_that_the_engine_does_not(site: Path, description: dict[str, Any]) -> None:
@@ -232,13 +228,13 @@ def test_a_stored_run_is_that_of_the_library(
         without_head = bert_core.capture(loaded, encoding, head_mask=mask)
         assert name == loaded.tokenizer.token_of(without_head.predictions[0].top[0][0])
 
-    methods = ["gradient x attention", "input x gradient", "integrated gradients"]
+    methods = ["gradient x attention", "input x gradient", "integrated gradients", "occlusion"]
     assert [attribution["method"] for attribution in results["attributions"]] == methods
     scores = bert_core.token_scores(loaded, encoding, target, methods, run=expected)
     for attribution, row in zip(results["attributions"], scores, strict=True):
         equal(attribution["scores"], row)
     gaps = [attribution["gap"] for attribution in results["attributions"]]
-    assert gaps == [None, None, bert_core.integrated_gradients(loaded, encoding, target).gap]
+    assert gaps == [None, None, bert_core.integrated_gradients(loaded, encoding, target).gap, None]
 
 
 def test_a_text_without_a_target_has_its_maps_only(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
@@ -286,13 +282,49 @@ def test_the_path_of_the_model_is_not_published(tiny_model_folder: Path, site: P
 
 
 def test_texts_are_in_both_languages(description: dict[str, Any]) -> None:
-    """A text without a translation is the English one; German has the same keys."""
+    """German has no text that English lacks, and leaves out those that are not translated."""
     english, german = description["texts"]["en"], description["texts"]["de"]
     assert english["start"]["title"] == "Home" and german["start"]["title"] != "Home"
-    assert {page: set(keys) for page, keys in german.items()} == {page: set(english[page]) for page in german}
-    translated = tomllib.loads((Path(texts.__file__).parent / "de" / "attention.toml").read_text("utf-8"))
-    untranslated = english["attention"].keys() - translated.keys()
-    assert untranslated and all(german["attention"][key] == english["attention"][key] for key in untranslated)
+    assert all(keys(german[page]) <= keys(english[page]) for page in german)
+    assert keys(german["why"]) < keys(english["why"])
+
+
+def test_own_lessons_are_added_or_named(
+    tiny_loaded: LoadedModel, tiny_exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lesson that needs no more than a site is in lessons.json, with its texts stored; any other is left out."""
+    (tmp_path / "lessons").mkdir()
+    for name, bundled in (("mine", "follows"), ("other", "when")):
+        shutil.copy(lessons.__path__[0] + f"/{bundled}.toml", tmp_path / "lessons" / f"{name}.toml")
+    monkeypatch.setenv(OWN_LESSONS, "before")
+    built = build_site(tiny_loaded, tmp_path / "site", lessons_folder=tmp_path / "lessons", exported=tiny_exported)
+    assert os.environ[OWN_LESSONS] == "before"
+    names = [
+        lesson["name"] for lesson in json.loads((tmp_path / "site" / "lessons.json").read_text("utf-8"))["lessons"]
+    ]
+    assert names[-1] == "mine" and "follows" in names
+    assert ("other", "The step “do” needs the page “layers”.") in built.left_out
+
+
+def test_a_fault_in_an_own_lesson_is_one_sentence(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """It names the file, and nothing is written."""
+    (tmp_path / "lessons").mkdir()
+    (tmp_path / "lessons" / "mine.toml").write_text("title =")
+    with pytest.raises(Refused, match=r"^mine\.toml is no TOML file"):
+        build_site(tiny_loaded, tmp_path / "site", lessons_folder=tmp_path / "lessons")
+    assert not paths(tmp_path / "site")
+
+
+def test_the_workflow_of_the_guide_publishes_what_the_command_writes() -> None:
+    """It is valid, may write pages, and uploads the folder that `headlight site` wrote."""
+    guide = (ROOT / "docs" / "how-to" / "publish-a-site.md").read_text("utf-8")
+    (workflow,) = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL))
+    assert workflow["permissions"] == {"contents": "read", "pages": "write", "id-token": "write"}
+    steps = workflow["jobs"]["site"]["steps"]
+    (folder,) = [step["with"]["path"] for step in steps if "upload-pages-artifact" in step.get("uses", "")]
+    assert f"headlight site --out {folder}" in [step.get("run") for step in steps]
+    deployment = next(step for step in steps if "deploy-pages" in step.get("uses", ""))
+    assert deployment["id"] in workflow["jobs"]["site"]["environment"]["url"]
 
 
 def test_other_folders_are_refused(tiny_loaded: LoadedModel, tiny_exported: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def site(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     lessons: Annotated[Path | None, input_folder("Folder of your own lessons.")] = None,
 ) -> None:
-    """Write a site in which the model runs in the browser of each visitor.
+    """Write a site with a model that runs in the browser.
 
     Every server of static files can publish the folder, such as GitHub Pages. Visitors install nothing, and their texts
     stay in their browsers. The model needs a WordPiece tokenizer and at most 250 MB of weights. Needs the extra `site`.
@@ -25,7 +25,7 @@ def site(
     from viz_app.site.build import build_site
 
     loaded = shared.load(model, "cpu")
-    note("Tracing the model, then computing the results that pages show first: a few minutes")
+    note("Tracing the model, then computing the results that pages show first: about a minute for a small one")
     built = build_site(loaded, out, lessons_folder=lessons, report=shared.note_progress)
     for name, reason in built.left_out:
         note(f"left out: the lesson {name}. {reason}")

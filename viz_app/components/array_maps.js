@@ -12,8 +12,8 @@ import { halfToEven } from "./rounding.js";
  * @typedef {{ layers: number, heads: number, rows: number, columns: number, signed: boolean, codes: Codes }} ArrayForm
  */
 /**
- * Small maps of all heads on one scale. pixels: a byte a value. size: rows and columns of each. limit: where the colours
- * end, 0 if all values are 0.
+ * Small maps of all heads on one scale. pixels: a byte a value. size: rows and columns of each map. limit: where the
+ * colours end, 0 if all values are 0.
  * @typedef {{ pixels: Uint8Array, size: [rows: number, columns: number], limit: number }} Thumbnails
  */
 
@@ -129,16 +129,16 @@ export function curveLimit(values, isAttention) {
  */
 export function thumbnails(values, form, sides, size, { pale, middle, shareBelow }) {
   const { rows, columns, signed } = form;
-  const all = Array.from({ length: columns }, (_, column) => column);
-  const others = all.filter((column) => !sides.length || sides[column] !== null);
-  const isPale = all.map((column) => others.length > 0 && !others.includes(column));
-  const limit = commonLimit(blocks(values, form, others.length ? others : all, size), shareBelow);
-  const paled = isPale.includes(true)
+  const allColumns = Array.from({ length: columns }, (_, column) => column);
+  const otherColumns = allColumns.filter((column) => !sides.length || sides[column] !== null);
+  const isPale = allColumns.map((column) => otherColumns.length > 0 && !otherColumns.includes(column));
+  const limit = commonLimit(blocks(values, form, otherColumns.length ? otherColumns : allColumns, size), shareBelow);
+  const paleValues = isPale.includes(true)
     ? values.map((x, i) => (isPale[i % columns] ? pale * Math.max(-limit, Math.min(x, limit)) : x))
     : values;
-  const small = blocks(paled, form, all, size);
+  const smallMaps = blocks(paleValues, form, allColumns, size);
   const scale = Math.fround(limit);
-  const codes = small.map((x) => {
+  const codes = smallMaps.map((x) => {
     const share = limit && !Number.isNaN(x) ? Math.fround(x / scale) : 0;
     if (signed) return halfToEven(Math.fround(middle + Math.fround(127 * Math.max(-1, Math.min(share, 1)))));
     return halfToEven(Math.fround(255 * Math.max(0, Math.min(share, 1))));
@@ -151,13 +151,13 @@ export function thumbnails(values, form, sides, size, { pale, middle, shareBelow
  * magnitude.
  * @param {Float32Array} values
  * @param {Pick<ArrayForm, "rows" | "columns" | "signed">} form
- * @param {number[]} chosen columns
+ * @param {number[]} selection of columns
  * @param {number} size
  */
-function blocks(values, { rows, columns, signed }, chosen, size) {
-  const [rowEdges, columnEdges] = [edgesOf(rows, size), edgesOf(chosen.length, size)];
+function blocks(values, { rows, columns, signed }, selection, size) {
+  const [rowEdges, columnEdges] = [edgesOf(rows, size), edgesOf(selection.length, size)];
   const maps = values.length / (rows * columns);
-  const made = new Float32Array(maps * (rowEdges.length - 1) * (columnEdges.length - 1));
+  const extremes = new Float32Array(maps * (rowEdges.length - 1) * (columnEdges.length - 1));
   let at = 0;
   for (let map = 0; map < maps; map++) {
     for (let i = 1; i < rowEdges.length; i++) {
@@ -166,16 +166,16 @@ function blocks(values, { rows, columns, signed }, chosen, size) {
         for (let row = rowEdges[i - 1]; row < rowEdges[i]; row++) {
           const start = (map * rows + row) * columns;
           for (let column = columnEdges[j - 1]; column < columnEdges[j]; column++) {
-            const value = values[start + chosen[column]];
+            const value = values[start + selection[column]];
             low = Math.min(low, value);
             high = Math.max(high, value);
           }
         }
-        made[at++] = signed && -low > high ? low : high;
+        extremes[at++] = signed && -low > high ? low : high;
       }
     }
   }
-  return made;
+  return extremes;
 }
 
 /**

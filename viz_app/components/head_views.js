@@ -46,7 +46,7 @@ const FIRST_CHOICE = { layer: 0, heads: [0], side: "query", positions: [], kept:
 export class HeadView {
   /** @type {ShadowRoot} */
   #root;
-  /** @type {(choice: Choice, before: Choice) => void} */
+  /** @type {(choice: Choice, previousChoice: Choice) => void} */
   #onChoice;
   /** @type {Choice} */
   #choice;
@@ -57,14 +57,14 @@ export class HeadView {
   #stamp = 0; // of the last choice
   #drawings = 0; // number of drawings that were begun
   /** @type {Set<string>} */
-  #kept = new Set(); // names of the maps and vectors that the view has
+  #availableNames = new Set(); // names of the maps and vectors that the view has
   /** @type {string[]} */
-  #needed = []; // names in the last message
+  #neededNames = []; // names in the last message
 
   /**
    * @param {ShadowRoot} root with the markup of the view
-   * @param {(choice: Choice, before: Choice) => void} onChoice called with each choice in the view and the choice before
-   *   it, ahead of its drawing; it may call `show` with other content
+   * @param {(choice: Choice, previousChoice: Choice) => void} onChoice called with each choice in the view before it is
+   *   drawn; it may call `show` with other content
    * @param {Choice} [choice] the first one
    * @param {typeof attentionView} [drawView] takes each message
    */
@@ -111,14 +111,14 @@ export class HeadView {
     const heads = await content.layer(layer);
     // Other content or another layer was chosen since, and is drawn next.
     if (number !== this.#drawings || layer !== this.#choice.layer) return null;
-    const drawn = drawnMaps(content, this.#choice, heads);
+    const drawnMaps = mapsToDraw(content, this.#choice, heads);
     this.#drawView({
-      data: this.#message(content, heads, drawn),
+      data: this.#message(content, heads, drawnMaps),
       parentElement: this.#root,
       setTriggerValue: () => {},
       setStateValue: (_, message) => this.#receive(/** @type {ViewSaid} */ (message)),
     });
-    return drawn;
+    return drawnMaps;
   }
 
   /**
@@ -126,14 +126,14 @@ export class HeadView {
    * @param {ViewSaid} message
    */
   #receive({ have, choice, stamp }) {
-    this.#kept = new Set(have);
-    const [before, drawings] = [this.#choice, this.#drawings];
+    this.#availableNames = new Set(have);
+    const [previousChoice, drawings] = [this.#choice, this.#drawings];
     const isNew = choice !== null && stamp > this.#stamp;
     if (isNew) [this.#choice, this.#stamp] = [choice, stamp];
-    if (!isNew && this.#needed.every((name) => this.#kept.has(name))) return;
+    if (!isNew && this.#neededNames.every((name) => this.#availableNames.has(name))) return;
     // The view may still be reading the message that it answers.
     setTimeout(() => {
-      if (isNew) this.#onChoice(this.#choice, before);
+      if (isNew) this.#onChoice(this.#choice, previousChoice);
       if (this.#content && drawings === this.#drawings) this.#draw(this.#content);
     });
   }
@@ -142,19 +142,19 @@ export class HeadView {
    * The message to the view.
    * @param {HeadContent} content
    * @param {LayerHeads} heads
-   * @param {Map<number, PageMap>} drawn
+   * @param {Map<number, PageMap>} drawnMaps
    */
-  #message(content, heads, drawn) {
+  #message(content, heads, drawnMaps) {
     const { fixed, mode, combined = null, compact, fills } = content;
     const { layer, side, positions, kept } = this.#choice;
     const nameOf = (/** @type {number} */ head) =>
       `${content.name} ${head === combined?.head ? "together" : `L${layer} H${head}`}`;
-    const vectors = mode === "neuron" ? vectorsHeader(content, this.#kept) : null;
-    const existing = [...heads.maps.entries()].filter(([head]) => !heads.pruned.includes(head));
-    const needed = heads.isEager && mode !== "neuron" ? new Map([...drawn, ...existing]) : drawn;
-    const sent = [...needed].filter(([head]) => !this.#kept.has(nameOf(head)));
+    const vectors = mode === "neuron" ? vectorsHeader(content, this.#availableNames) : null;
+    const existingMaps = [...heads.maps.entries()].filter(([head]) => !heads.pruned.includes(head));
+    const neededMaps = heads.isEager && mode !== "neuron" ? new Map([...drawnMaps, ...existingMaps]) : drawnMaps;
+    const newMaps = [...neededMaps].filter(([head]) => !this.#availableNames.has(nameOf(head)));
     const lines =
-      content.exact && drawn.size ? everyLine({ rows: fixed.queries.length, columns: fixed.keys.length }) : [];
+      content.exact && drawnMaps.size ? everyLine({ rows: fixed.queries.length, columns: fixed.keys.length }) : [];
     /** @type {ViewHeader} */
     const header = {
       ...fixed,
@@ -162,10 +162,10 @@ export class HeadView {
       fills,
       layer,
       mode,
-      names: Object.fromEntries([...existing, ...drawn].map(([head]) => [head, nameOf(head)])),
-      sent: sent.map(([head]) => head),
+      names: Object.fromEntries([...existingMaps, ...drawnMaps].map(([head]) => [head, nameOf(head)])),
+      sent: newMaps.map(([head]) => head),
       lines,
-      drawn: [...drawn.keys()],
+      drawn: [...drawnMaps.keys()],
       combined: mode === "neuron" ? null : (combined?.name ?? null),
       query: content.query ?? 0,
       vectors,
@@ -177,15 +177,15 @@ export class HeadView {
       stamp: this.#stamp,
       pruned: heads.pruned,
       off: heads.off,
-      holes: Object.fromEntries([...drawn.keys()].map((head) => [head, combined?.holes ?? heads.holes[head]])),
-      strongest: strongestOf([...drawn.keys()], combined, heads).slice(0, content.listed),
+      holes: Object.fromEntries([...drawnMaps.keys()].map((head) => [head, combined?.holes ?? heads.holes[head]])),
+      strongest: strongestOf([...drawnMaps.keys()], combined, heads).slice(0, content.listed),
       hatching: mode === "neuron" ? null : (combined ?? heads).hatching,
     };
-    const parts = sent.map(([, map]) => map.coded());
+    const parts = newMaps.map(([, map]) => map.coded());
     if (vectors?.sent && content.vectors) parts.push(content.vectors.bytes);
-    if (lines.length) parts.push(...[...drawn.values()].map((map) => map.lines()));
-    this.#needed = [...[...needed.keys()].map(nameOf), ...(vectors ? [vectors.name] : [])];
-    for (const name of this.#needed) this.#kept.add(name);
+    if (lines.length) parts.push(...[...drawnMaps.values()].map((map) => map.lines()));
+    this.#neededNames = [...[...neededMaps.keys()].map(nameOf), ...(vectors ? [vectors.name] : [])];
+    for (const name of this.#neededNames) this.#availableNames.add(name);
     return packed(header, parts);
   }
 }
@@ -197,34 +197,34 @@ export class HeadView {
  * @param {LayerHeads} heads
  * @returns {Map<number, PageMap>}
  */
-function drawnMaps({ mode, combined }, choice, { maps, pruned }) {
+function mapsToDraw({ mode, combined }, choice, { maps, pruned }) {
   if (mode === "neuron") return new Map();
   if (combined) return new Map([[combined.head, combined.map]]);
-  const open = mode === "curves" ? choice.heads : choice.heads.slice(0, 1);
-  return new Map(open.filter((head) => maps[head] && !pruned.includes(head)).map((head) => [head, maps[head]]));
+  const openHeads = mode === "curves" ? choice.heads : choice.heads.slice(0, 1);
+  return new Map(openHeads.filter((head) => maps[head] && !pruned.includes(head)).map((head) => [head, maps[head]]));
 }
 
 /**
  * The description of the vectors of the opened head; null if there are none.
  * @param {HeadContent} content
- * @param {Set<string>} kept names of what the view has
+ * @param {Set<string>} availableNames of what the view has
  * @returns {VectorsSaid | null}
  */
-function vectorsHeader({ name: contentName, vectors }, kept) {
+function vectorsHeader({ name: contentName, vectors }, availableNames) {
   if (!vectors) return null;
   const { layer, head, bytes: _, ...fields } = vectors;
   const name = `${contentName} L${layer} H${head} vectors`;
-  return { ...fields, name, sent: !kept.has(name) };
+  return { ...fields, name, sent: !availableNames.has(name) };
 }
 
 /**
  * The strongest edges of the maps that are drawn, the strongest first.
- * @param {number[]} drawn
+ * @param {number[]} drawnHeads
  * @param {CombinedMap | null} combined
  * @param {LayerHeads} heads
  */
-function strongestOf(drawn, combined, heads) {
-  const edges = drawn.flatMap((head) =>
+function strongestOf(drawnHeads, combined, heads) {
+  const edges = drawnHeads.flatMap((head) =>
     (combined?.strongest ?? heads.strongest[head]).map((edge) => /** @type {Edge} */ ([head, ...edge])),
   );
   return edges.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3]));

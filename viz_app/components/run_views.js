@@ -56,7 +56,7 @@ export function fixedHeader(look, { queries, keys, layers, heads, signed, unit, 
  * @property {number} layers
  * @property {number} heads
  * @property {Thumbnails | null} [thumbnails] painted into the cells
- * @property {ArrayLike<number> | null} [values] (layer, head), written into the cells; NaN for a head that does not exist
+ * @property {ArrayLike<number> | null} [values] (layer, head), in the cells; NaN for a head that does not exist
  * @property {boolean} [signed]
  * @property {number | null} [limit] the value where the colours end; null for the largest
  * @property {string} [unit] what a value is, written beside the legend

@@ -45,8 +45,8 @@ chooseOrder();
 const gridRoot = shadow("grid-view");
 const view = new HeadView(
   shadow("head-view"),
-  (_, before) => {
-    follow(before);
+  (_, previousChoice) => {
+    follow(previousChoice);
     show();
   },
   about.choice,
@@ -73,8 +73,8 @@ async function show() {
     lecture,
   };
   drawHeadGrid(gridRoot, header, grid.tail, (layer, head) => open(Number(layer), Number(head)));
-  const drawn = await view.show(content());
-  if (drawn) showPicture(drawn);
+  const maps = await view.show(content());
+  if (maps) showPicture(maps);
 }
 
 /** @returns {HeadContent} */
@@ -109,18 +109,18 @@ function open(layer, head) {
  * @param {number} head
  */
 function choose(layer, head) {
-  const before = view.choice;
+  const previousChoice = view.choice;
   view.open(layer, head);
-  follow(before);
+  follow(previousChoice);
 }
 
 /**
  * Several heads as one map are those that the page was made with, and only some heads have their vectors here.
- * @param {Choice} before
+ * @param {Choice} previousChoice
  */
-function follow(before) {
+function follow(previousChoice) {
   const { layer, heads } = view.choice;
-  if (layer !== before.layer || String(heads) !== String(before.heads)) together = false;
+  if (layer !== previousChoice.layer || String(heads) !== String(previousChoice.heads)) together = false;
   if (mode === "neuron" && !vectorsHere()) mode = "curves";
 }
 
@@ -275,14 +275,14 @@ function chooseOrder() {
 
 /**
  * The picture under the row of the word that is selected.
- * @param {Map<number, PageMap>} drawn
+ * @param {Map<number, PageMap>} maps that are drawn
  */
-function showPicture(drawn) {
+function showPicture(maps) {
   if (!about.picture || !pixels) return;
   const { layer, side, positions } = view.choice;
   const selected = (/** @type {Token} */ [, at]) => side === "query" && positions.includes(at);
   const word = Math.max(fixed.queries.findIndex(selected), 0);
-  const [[head, map]] = drawn;
+  const [[head, map]] = maps;
   const [canvas, caption] = childrenOf(byId("seen"));
   const scale = fixed.colours[Number(getComputedStyle(document.body).colorScheme === "dark")];
   const values = map.row(word);

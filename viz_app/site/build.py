@@ -21,15 +21,16 @@ from bert_core.onnx_export.export import DESCRIPTION_FILE, export_onnx
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.refused import Refused
 from bert_core.target_kinds import TARGET_KINDS
-from viz_app.components.joining import joined
+from viz_app.access import MAX_TEXT_CHARACTERS
+from viz_app.components.joining import joined_scripts
 from viz_app.components.look import views_look
 from viz_app.export.markup import render, variables
 from viz_app.lessons.parsing import OWN_LESSONS, folder_faults, lessons
 from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
+from viz_app.shell.address import MAX_LINK_CHARACTERS
 from viz_app.shell.examples import first_example
-from viz_app.shell.model_names import shown_name
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
 from viz_app.site.lessons import (
@@ -46,8 +47,9 @@ from viz_app.texts import ENGLISH, LANGUAGES, page_texts
 
 # Folders of the pages; each has an index.html.
 PAGE_FOLDERS = ("", "predict/", "attention/", "heads/", "why/", "learn/")
-# Files of texts that the pages use.
-TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "lesson", "checks", "frame", "site")
+# Files of texts that the pages use, and those that only lessons use.
+TEXT_FILES = ("start", "predict", "attention", "heads", "why", "find", "learn", "frame", "site")
+LESSON_TEXT_FILES = ("lesson", "checks")
 PAGE_FILE, SITE_FILE = "index.html", "site.json"
 STYLE_SHEETS = ("site.css", "pages.css", "lessons.css")  # joined as site.css
 OFFLINE_FILE = "offline.js"
@@ -102,7 +104,7 @@ def build_site(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
         new = Path(temporary)
-        with _lessons_of(lessons_folder):
+        with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)
         for entry in new.iterdir():
             if (old := folder / entry.name).is_dir():
@@ -125,6 +127,17 @@ def _lessons_of(folder: Path | None) -> Iterator[None]:
         os.environ.pop(OWN_LESSONS, None)
         if before is not None:
             os.environ[OWN_LESSONS] = before
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: of a short text, several wait for each other, and results depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_model(loaded: LoadedModel) -> None:
@@ -163,26 +176,34 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
         shutil.copytree(_FOLDER / part, folder / part, ignore=shutil.ignore_patterns("*.d.mts", "*.d.ts"))
     for page in PAGE_FOLDERS:
         _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
-    _write(folder / "app.js", joined(_FOLDER / "app" / "app.js", _FOLDER))
+    for path, source in joined_scripts(_FOLDER / "app" / "app.js", _FOLDER, "scripts").items():
+        _write(folder / path, source)
     sheets = ((_FOLDER / "app" / name).read_text("utf-8") for name in STYLE_SHEETS)
     _write(folder / "site.css", "\n".join([variables(None), *sheets]))
     shutil.copyfile(_FOLDER.parent / "shell" / "headlight.svg", folder / "icon.svg")
     visit_bytes = sum(_sizes(folder).values())
     examples = [StoredView(example.text, example.pair, example.masked) for example in EXAMPLES.values()]
-    kept, left_out = select_lessons(lessons())
-    views = [*examples, *_further_views(loaded, examples), *stored_views(kept)]
+    site_lessons, left_out = select_lessons(lessons())
+    views = [*examples, *_further_views(loaded, examples), *stored_views(site_lessons)]
     stored = _write_stored_runs(loaded, folder / "stored", list(dict.fromkeys(views)), report)
+    texts = {tag: _texts(tag, TEXT_FILES) for tag in LANGUAGES}
+    texts[ENGLISH]["library"] = _library_texts()
+    described = [lesson_description(lesson, loaded) for lesson in site_lessons]
+    lesson_texts = {tag: _texts(tag, LESSON_TEXT_FILES) for tag in LANGUAGES}
+    _write(folder / "lessons.json", _json({"lessons": described, "texts": lesson_texts}))
     description = {
         "model": _describe_model(folder, visit_bytes),
         "look": views_look(),
-        "texts": {tag: _texts(tag) for tag in LANGUAGES},
+        "texts": texts,
         "swaps": SWAPS,
         "examples": [
             {"label": label, **text._asdict(), "other": _swap(loaded, text)[0]}
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
         "pair": first_example().pair,
-        "lessons": [lesson_description(lesson, loaded) for lesson in kept],
+        "limits": {"text": MAX_TEXT_CHARACTERS, "link": MAX_LINK_CHARACTERS},
+        "first_lesson": _first_lesson(described),
+        "lessons": [],
         "check_settings": check_settings(),
         "stored": stored,
     }
@@ -206,9 +227,6 @@ def _write_model(loaded: LoadedModel, folder: Path, exported: Path | None) -> No
     else:
         shutil.copytree(exported, folder)
     compress_parts(folder)
-    file = folder / DESCRIPTION_FILE
-    # The path of the model on this machine is not published.
-    _write(file, _json({**json.loads(file.read_text("utf-8")), "name": shown_name(loaded.name)}))
 
 
 def _further_views(loaded: LoadedModel, examples: Sequence[StoredView]) -> Iterator[StoredView]:
@@ -248,14 +266,21 @@ def _describe_model(folder: Path, visit_bytes: int) -> dict[str, Any]:
     return {**{name: exported[name] for name in names}, "bytes": visit_bytes}
 
 
-def _texts(tag: str) -> dict[str, Any]:
-    """Return the texts of the pages in a language, and in English those of the library that pages show."""
-    texts = {name: page_texts(name).in_language(tag).all() for name in TEXT_FILES}
-    return texts | {"library": _library_texts()} if tag == ENGLISH else texts
+def _first_lesson(described: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the name of the first lesson and its question in all languages; None if there is no lesson."""
+    for lesson in described:
+        questions = {tag: texts["question"] for tag, texts in lesson["texts"].items()}
+        return {"name": lesson["name"], "questions": questions}
+    return None
+
+
+def _texts(tag: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the texts of files that a language has, by the names of the files."""
+    return {name: page_texts(name).in_language(tag).own_values for name in names}
 
 
 def _library_texts() -> dict[str, Any]:
-    """Return what methods measure and how they can mislead, and the units of targets and maps."""
+    """Return the texts of the library: what methods measure, how they can mislead, and units of targets and maps."""
     methods = [method_of(name) for name in METHODS]
     units = {kind: target_kind.unit for kind, target_kind in TARGET_KINDS.items()} | UNITS
     texts = {method.name: {"claims": method.claims, "misleads": method.misleads} for method in methods}

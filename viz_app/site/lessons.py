@@ -14,27 +14,27 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import ignore_progress
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, View
-from viz_app.lessons.checks import third_course
-from viz_app.lessons.checks.context import MAX_TOKENS
+from viz_app.lessons.checks import CHECKS, third_course
+from viz_app.lessons.checks.context import MAX_TOKENS, check_length
 from viz_app.lessons.parsing import lesson_of
-from viz_app.shell.lesson_records import prediction_context, record_work
+from viz_app.shell.lesson_records import prediction_context
 from viz_app.shell.selection import parse_words
 from viz_app.texts import LANGUAGES
 
 # The attribution methods of the page Attribution.
 METHODS = ("gradient x attention", "input x gradient", "integrated gradients", "occlusion")
-ANY: tuple[str, ...] = ()  # instead of the values of a parameter
+ALL_VALUES: tuple[str, ...] = ()  # instead of the values of a parameter
 # The values of each parameter that the browser edition has, of all pages and of single ones.
 COMMON_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("text", "pair", "masked", "target", "contrast", "off", "head", "edge", "tokens"), ANY),
-    "words": ANY,  # it shows tokens in either case
+    **dict.fromkeys(("text", "pair", "masked", "target", "contrast", "off", "head", "edge", "tokens"), ALL_VALUES),
+    "words": ALL_VALUES,  # it shows tokens in either case
 }
 PAGE_PARAMETERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "predict": {},
     "attention": {
         "view": ("heads", "curves", "matrix"),
         "show": ("attention", "gradient", "product"),
-        "kept_share": ANY,
+        "kept_share": ALL_VALUES,
     },
     "heads": {},
     "why": {"method": METHODS},
@@ -70,13 +70,13 @@ def select_lessons(lessons: Iterable[Lesson]) -> tuple[list[Lesson], list[LeftOu
 
     The links at the end of a lesson are those that it can open.
     """
-    kept, left_out = [], []
+    selected, left_out = [], []
     for lesson in lessons:
         if reason := next(_missing(lesson), ""):
             left_out.append(LeftOut(lesson.name, reason))
         else:
-            kept.append(_with_possible_links(lesson))
-    return kept, left_out
+            selected.append(_with_possible_links(lesson))
+    return selected, left_out
 
 
 def _missing(lesson: Lesson) -> Iterator[str]:
@@ -138,7 +138,8 @@ def lesson_description(lesson: Lesson, loaded: LoadedModel | None = None) -> dic
     with suppress(Refused):
         if loaded is not None:
             context = prediction_context(loaded, lesson)
-            record = record_work(lesson.predict.check, context).compute(ignore_progress)
+            check_length(len(context.encoding), "text_too_long")
+            record = CHECKS[lesson.predict.check].record.compute(context, ignore_progress)
     return {"name": lesson.name, "texts": texts, "record": _as_json(record)}
 
 

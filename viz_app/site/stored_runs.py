@@ -108,13 +108,14 @@ def _target_fields(loaded: LoadedModel, run: ModelRun, target: Target) -> dict[s
     """Return the fields of `ResolvedTarget` in app/types.d.ts."""
     fields = {"position": target.position, "tokenId": target.token_id, "againstId": None, "value": run.target_value}
     if target.kind == "nsp":
-        named = {"target": "nsp", "label": "B follows A", "terms": {"nextSentence": [1, -1]}}
-        return {**fields, **named, "probability": run.nsp}
+        description = {"target": "nsp", "label": "B follows A", "terms": {"nextSentence": [1, -1]}}
+        return {**fields, **description, "probability": run.nsp}
     token_id, probability = run.predictions[0].top[0]
     word = loaded.tokenizer.token_of(token_id)
     term = {"position": target.position, "token": token_id, "weight": 1}
-    named = {"target": {"position": target.position, "word": word}, "label": word, "terms": {"terms": [term]}}
-    return {**fields, **named, "probability": probability}
+    named_target = {"position": target.position, "word": word}
+    description = {"target": named_target, "label": word, "terms": {"terms": [term]}}
+    return {**fields, **description, "probability": probability}
 
 
 def _probabilities(sweep: HeadSweep, target: Target) -> np.ndarray:

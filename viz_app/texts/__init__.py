@@ -62,10 +62,6 @@ class PageTexts:
         """Return a table of texts by its key."""
         return dict(self._value(key))
 
-    def all(self) -> dict[str, Any]:
-        """Return all texts of the file, by key."""
-        return {name: self._value(name) for name in self.values}
-
     def control(self, name: str) -> dict[str, Any]:
         """Return label, help and options of a control, for the constructor of its parameter."""
         return self.options(f"controls.{name}")
@@ -75,9 +71,14 @@ class PageTexts:
         return replace(self, tag=tag)
 
     @property
+    def own_values(self) -> Mapping[str, Any]:
+        """The texts of the file that the language has."""
+        return self.values if self._language == ENGLISH else _read(self._language, self.path)
+
+    @property
     def is_translated(self) -> bool:
         """Whether the language has every text."""
-        return self._language == ENGLISH or keys(self.values) <= keys(_read(self._language, self.path))
+        return keys(self.values) <= keys(self.own_values)
 
     @property
     def _language(self) -> str:

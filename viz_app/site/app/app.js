@@ -2,32 +2,30 @@
 
 import { element } from "../../components/elements.js";
 import { createContext, linkTo } from "./context.js";
+import { received, receivedFile } from "./downloads.js";
 import { maskAgain, wordText } from "./encodings.js";
 import { rememberFocus } from "./focus.js";
 import { createFrame } from "./frame.js";
-import { drawLessonPanel } from "./lesson_panel.js";
 import { createModelLoader } from "./loading.js";
-import { attentionPage } from "./pages/attention.js";
-import { headsPage } from "./pages/heads.js";
-import { learnPage } from "./pages/learn.js";
-import { predictPage } from "./pages/predict.js";
 import { startPage } from "./pages/start.js";
-import { whyPage } from "./pages/why.js";
 import { createRuns } from "./runs.js";
-import { formatState, PAGES, parseState, withoutPositions } from "./state.js";
+import { formatState, PAGE_NAMES, parseState, withoutPositions } from "./state.js";
 import { createStoredRuns } from "./stored_runs.js";
 
 /** @import { Fault } from "./state.js" */
 /** @import { Page, PageContext, PageName, SiteDescription, State, Texts } from "./types.d.ts" */
 
-/** @type {Record<PageName, Page>} */
+/**
+ * The modules of the pages. Home, which most visits begin with, is in this script; a visit loads others when they open.
+ * @type {Record<PageName, () => Promise<Page>>}
+ */
 const PAGE_MODULES = {
-  start: startPage,
-  predict: predictPage,
-  attention: attentionPage,
-  heads: headsPage,
-  why: whyPage,
-  learn: learnPage,
+  start: async () => startPage,
+  predict: async () => (await import("./pages/predict.js")).predictPage,
+  attention: async () => (await import("./pages/attention.js")).attentionPage,
+  heads: async () => (await import("./pages/heads.js")).headsPage,
+  why: async () => (await import("./pages/why.js")).whyPage,
+  learn: async () => (await import("./pages/learn.js")).learnPage,
 };
 
 /**
@@ -52,8 +50,6 @@ function start(site, root) {
   let drawnPage;
   /** Those of the last text that was drawn. @type {Texts | null} */
   let texts = null;
-  /** Texts of words that are masked again in a new text. @type {string[]} */
-  let maskedTexts = [];
   /** Words that were masked because the text changed: a click moves this mask. @type {number[] | null} */
   let automaticMask = null;
   let automaticWord = "";
@@ -64,13 +60,15 @@ function start(site, root) {
 
   /**
    * @param {Partial<State>} changes
-   * @param {{ replace?: boolean }} [options]
+   * @param {object} [options]
+   * @param {boolean} [options.replace]
+   * @param {string[]} [options.maskedTexts] words that are masked again as soon as the tokens of a new text are known
    */
-  const change = (changes, { replace = false } = {}) => {
+  const change = (changes, { replace = false, maskedTexts = [] } = {}) => {
     const before = state;
     state = { ...state, ...changes };
     faults = [];
-    const entry = { query: formatState(site, state, { isWhole: true }) };
+    const entry = { query: formatState(site, state, { isWhole: true }), maskedTexts };
     const isSame = before.page === state.page && entry.query === formatState(site, before, { isWhole: true });
     const address = linkTo(root, site, state);
     if (replace || isSame) history.replaceState(entry, "", address);
@@ -86,9 +84,9 @@ function start(site, root) {
     const keptPair = pair === state.pair && isExamplePair ? "" : pair;
     const previous = texts?.original;
     const isDrawn = previous?.text === state.text && (previous.pair ?? "") === state.pair;
-    maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
+    const maskedTexts = isDrawn ? state.masked.map((word) => wordText(previous, word)).filter(Boolean) : [];
     const target = state.target === "nsp" && keptPair ? state.target : null;
-    change({ text, pair: keptPair, ...withoutPositions(), target });
+    change({ text, pair: keptPair, ...withoutPositions(), target }, { maskedTexts });
   }
 
   /** @param {number} word */
@@ -108,13 +106,13 @@ function start(site, root) {
 
   /**
    * Mask the words of a new text that were masked in the one before it, or else its longest word.
+   * @param {string[]} maskedTexts
    * @param {AbortSignal} signal
    */
-  const maskNewText = async (signal) => {
-    const words = maskedTexts;
-    maskedTexts = [];
+  const maskNewText = async (maskedTexts, signal) => {
     const { original } = await runs.encode({ ...state, masked: [] }, { signal });
-    const { masked, isAutomatic } = maskAgain(original, words);
+    if (signal.aborted) return;
+    const { masked, isAutomatic } = maskAgain(original, maskedTexts);
     automaticMask = isAutomatic ? masked : null;
     automaticWord = isAutomatic ? wordText(original, masked[0]) : "";
     change({ masked }, { replace: true });
@@ -138,6 +136,23 @@ function start(site, root) {
     }
   };
 
+  /**
+   * Draw the open lesson, if there is one.
+   * @param {PageContext} context
+   * @param {HTMLElement} place
+   */
+  const drawLesson = async (context, place) => {
+    if (context.state.lesson) {
+      const { drawLessonPanel } = await received(import("./lesson_panel.js"));
+      if (!context.signal.aborted) drawLessonPanel(context, place, lessonMemory);
+      return;
+    }
+    place.hidden = true;
+    document.body.classList.remove("with-lesson");
+    lessonMemory.panel = undefined;
+    lessonMemory.drawnStep = "";
+  };
+
   const draw = async () => {
     controller.abort();
     controller = new AbortController();
@@ -156,14 +171,18 @@ function start(site, root) {
       const notice = isAutomatic ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
       const restoreFocus = rememberFocus(document.body);
       const places = frame.draw(context, { faults, loader, notice });
+      const maskedTexts = history.state?.maskedTexts ?? [];
       if (maskedTexts.length) {
-        await maskNewText(signal);
+        await maskNewText(maskedTexts, signal);
         return;
       }
       drawFrame(context);
       restoreFocus();
-      drawLessonPanel(context, places.lesson, lessonMemory);
-      await PAGE_MODULES[state.page].draw(context, places, pageMemory);
+      if (state.page === "learn" || state.lesson) await readLessons(site, root);
+      const page = await received(PAGE_MODULES[state.page]());
+      if (signal.aborted) return;
+      await drawLesson(context, places.lesson);
+      await page.draw(context, places, pageMemory);
       if (signal.aborted) return;
       frame.complete();
       restoreFocus();
@@ -185,13 +204,28 @@ function start(site, root) {
 }
 
 /**
+ * Read the lessons and their texts, which most visits do not need.
+ * @param {SiteDescription} site
+ * @param {URL} root
+ */
+async function readLessons(site, root) {
+  if (site.texts.en.lesson) return;
+  const response = await receivedFile(new URL("lessons.json", root));
+  /** @type {Pick<SiteDescription, "lessons" | "texts">} */
+  const { lessons, texts } = await received(response.json());
+  site.lessons = lessons;
+  Object.assign(site.texts.en, texts.en);
+  Object.assign(site.texts.de, texts.de);
+}
+
+/**
  * Return the page of the address.
  * @param {URL} root
  * @returns {PageName}
  */
 function pageOf(root) {
   const name = location.pathname.slice(root.pathname.length).split("/")[0];
-  return PAGES.find((page) => page === name) ?? "start";
+  return PAGE_NAMES.find((page) => page === name) ?? "start";
 }
 
 const root = new URL(".", document.baseURI);

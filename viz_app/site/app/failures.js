@@ -17,7 +17,7 @@ const LOAD_AGAIN = ["CancelledError", "DownloadError", "StorageError", "OutOfMem
  */
 export function drawFailure(place, error, context, { loader, openExample }) {
   const name = error instanceof Error ? error.name : "";
-  const ways = element("div", "ways");
+  const ways = element("div", "ways-out");
   if (LOAD_AGAIN.includes(name) && loader.status.phase !== "ready") ways.append(createLoadButton(loader, context));
   const examples = context.site.examples.map(({ label }, index) => {
     const button = element("button", "example", label);

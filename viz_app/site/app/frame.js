@@ -4,7 +4,7 @@ import { element } from "../../components/elements.js";
 import { createButton } from "./controls.js";
 import { drawFailure } from "./failures.js";
 import { drawLoading } from "./loading_bar.js";
-import { isTooLong, MAX_LINK_CHARACTERS, PAGES } from "./state.js";
+import { isTooLong, PAGE_NAMES } from "./state.js";
 import { drawTargetControl, targetNotice } from "./target_control.js";
 import { drawTokens, textNotices } from "./tokens.js";
 
@@ -24,9 +24,8 @@ import { drawTokens, textNotices } from "./tokens.js";
 
 const TEXTLESS_PAGES = ["learn"];
 const TARGET_PAGES = ["predict", "attention", "heads", "why"];
-const MAX_CHARACTERS = 200_000; // of a text
-const NAMED_HEADS = 2; // heads that are off and named on the button
-const LANGUAGES = /** @type {[Language, string][]} */ ([
+const SHOWN_NAMES = 2; // heads that are off and named on the button
+const LANGUAGE_NAMES = /** @type {[Language, string][]} */ ([
   ["en", "English"],
   ["de", "Deutsch"],
 ]);
@@ -174,14 +173,14 @@ function drawNavigation({ brand, navigation, tools }, context) {
   brand.onclick = (event) => follow(event, context, { page: "start" });
   navigation.setAttribute("aria-label", text("site:navigation"));
   navigation.replaceChildren(
-    ...PAGES.map((page) => {
+    ...PAGE_NAMES.map((page) => {
       const link = createLink(context, text(`${page}:title`), { page });
       if (page === state.page) link.setAttribute("aria-current", "page");
       link.title = lineOf(context, page);
       return link;
     }),
   );
-  const languages = LANGUAGES.filter(([language]) => language !== state.lang).map(([lang, name]) => {
+  const languages = LANGUAGE_NAMES.filter(([language]) => language !== state.lang).map(([lang, name]) => {
     const link = createLink(context, name, { lang });
     link.lang = lang;
     return link;
@@ -248,11 +247,11 @@ function createCopyButton({ link, text }) {
  * @param {Fault[]} faults
  * @param {string} notice
  */
-function drawNotices(place, { text, state }, faults, notice) {
+function drawNotices(place, { text, state, site }, faults, notice) {
   const sentences = faults.map(({ name, value, reason, fields }) =>
     text("frame:link.impossible", { name, value: `'${value}'`, reason: text(`site:reasons.${reason}`, fields) }),
   );
-  if (isTooLong(state)) sentences.push(text("frame:notices.long_link", { most: MAX_LINK_CHARACTERS }));
+  if (isTooLong(site, state)) sentences.push(text("frame:notices.long_link", { most: site.limits.link }));
   place.replaceChildren();
   addNotices(place, [...sentences, notice]);
 }
@@ -274,7 +273,7 @@ function drawHeadsOff(place, { state, text, change }) {
   const names = state.off.map(([layer, head]) => `L${layer} H${head}`).join(", ");
   const many = state.off.length;
   const sentence = text(many === 1 ? "frame:heads.one_off" : "frame:heads.off", { many });
-  const named = many <= NAMED_HEADS ? `${sentence}: ${names}` : sentence;
+  const named = many <= SHOWN_NAMES ? `${sentence}: ${names}` : sentence;
   const button = createButton(`${named} · ${text("frame:heads.switch_all_on")}`, "quiet", () => change({ off: [] }));
   button.title = names;
   place.replaceChildren(...(many ? [button] : []));
@@ -293,7 +292,7 @@ function createTextFields(form, actions, current) {
     [first, "text"],
     [second, "pair"],
   ])) {
-    Object.assign(field, { type: "text", name, autocomplete: "off", spellcheck: false, maxLength: MAX_CHARACTERS });
+    Object.assign(field, { type: "text", name, autocomplete: "off", spellcheck: false });
     field.dir = "auto";
     field.oninput = () => showApply();
   }
@@ -329,6 +328,7 @@ function createTextFields(form, actions, current) {
       if (second.value === drawn[1] || state.pair !== drawn[1]) second.value = state.pair;
       drawn = [state.text, state.pair];
       isPairOpen = second.value !== "";
+      first.maxLength = second.maxLength = current().site.limits.text;
       first.setAttribute("aria-label", text("frame:text.first"));
       first.placeholder = text("frame:text.first_placeholder");
       second.setAttribute("aria-label", text("frame:text.second"));

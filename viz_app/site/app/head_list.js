@@ -8,7 +8,7 @@ import { drawTable } from "./tables.js";
 /** @import { Edge } from "./find_heads.js" */
 /** @import { Ablations, Head, PageContext, Run } from "./types.d.ts" */
 
-const LISTED_HEADS = 6;
+const SHOWN_HEADS = 6;
 
 /**
  * Draw the list in a place, in which nothing else is.
@@ -25,7 +25,7 @@ const LISTED_HEADS = 6;
 export function drawHeadList(place, { state, text }, { run, full, edge, ablations, names, onOpen }) {
   const contributions = ablations && contributionsOf(full, ablations);
   const columns = ["weight", "percentile", ...(contributions ? ["effect"] : [])];
-  const found = findHeads(run, edge).slice(0, LISTED_HEADS);
+  const found = findHeads(run, edge).slice(0, SHOWN_HEADS);
   const [heading, table, note] = place.children.length
     ? childrenOf(place)
     : [element("h2"), element("div"), element("p", "note")];

@@ -1,12 +1,13 @@
 // The open lesson, beside the page: the question, the answer of the reader, and the truth.
 
 import { element } from "../../components/elements.js";
+import { createButton } from "./controls.js";
 import { answerText, createAnswerControl } from "./lesson_answers.js";
 import { createBars } from "./lesson_bars.js";
 import { isOwnText, lessonChecks, UnsuitableError } from "./lesson_checks.js";
 import { noteOf, updateNote } from "./lesson_notes.js";
 import {
-  firstOpenStep,
+  beginLesson,
   lessonsOf,
   lessonText,
   paragraphsOf,
@@ -16,12 +17,12 @@ import {
   viewOf,
 } from "./lesson_steps.js";
 import { errorSentence } from "./loading_bar.js";
-import { STEPS } from "./state.js";
+import { LESSON_STEPS } from "./state.js";
 
 /** @import { LessonText, Verdict } from "./lesson_checks.js" */
 /** @import { Answer } from "./lesson_notes.js" */
 /** @import { Step } from "./lesson_steps.js" */
-/** @import { Lesson, LessonTask, PageContext, State } from "./types.d.ts" */
+/** @import { Lesson, LessonTask, PageContext, State, Texts } from "./types.d.ts" */
 
 /**
  * The panel of a step. It remains as long as the step is open, so that what is typed and the focus are kept.
@@ -37,7 +38,7 @@ import { STEPS } from "./state.js";
  * @typedef {object} Memory
  * @property {Panel} [panel]
  * @property {(() => void)} [update] draws what depends on the text of the page
- * @property {boolean} [movesFocus] whether the next panel receives the focus
+ * @property {string} [drawnStep] the lesson and the step that were drawn last; another one receives the focus
  * @property {RecordEntry} [record] the last one
  *
  * A record that is computed; another record aborts it.
@@ -75,11 +76,12 @@ export function drawLessonPanel(context, place, memory) {
   const lesson = lessonsOf(context).find(({ name }) => name === state.lesson);
   if (place.hidden || !lesson) {
     memory.panel = undefined;
+    memory.drawnStep = "";
     place.replaceChildren(...(place.hidden ? [] : missingLesson(context)));
     return;
   }
   // Without a prediction, the truth is not shown.
-  const step = noteOf(site, lesson.name).answer === null ? STEPS[0] : state.step;
+  const step = noteOf(site, lesson.name).answer === null ? LESSON_STEPS[0] : state.step;
   const isElsewhere = (viewOf(lesson, step)?.page ?? state.page) !== state.page;
   const key = JSON.stringify([lesson.name, step, state.lang, isElsewhere]);
   if (memory.panel?.key === key) memory.panel.context = context;
@@ -100,9 +102,9 @@ function buildPanel(panel, place, isElsewhere) {
   memory.panel = panel;
   memory.update = isElsewhere ? buildElsewhere(panel) : STEP_BUILDERS[step](panel);
   place.scrollTop = 0;
-  if (memory.movesFocus) heading.focus({ preventScroll: matchMedia("(min-width: 1001px)").matches });
-  memory.movesFocus = false;
-  place.dataset.lesson = lesson.name;
+  const drawnStep = `${lesson.name} ${step}`;
+  if (memory.drawnStep !== undefined && memory.drawnStep !== drawnStep) heading.focus();
+  memory.drawnStep = drawnStep;
 }
 
 /**
@@ -111,7 +113,7 @@ function buildPanel(panel, place, isElsewhere) {
  */
 function missingLesson(context) {
   const { text } = context;
-  const close = createButton(text("lesson:all_lessons"), () => context.change(withoutLesson("learn")));
+  const close = createButton(text("lesson:all_lessons"), "quiet", () => context.change(withoutLesson("learn")));
   return [element("p", "", text("site:lessons.missing")), close];
 }
 
@@ -119,7 +121,7 @@ function missingLesson(context) {
  * @param {State["page"]} [page]
  * @returns {Partial<State>}
  */
-const withoutLesson = (page) => ({ lesson: "", step: STEPS[0], ...(page && { page }) });
+const withoutLesson = (page) => ({ lesson: "", step: LESSON_STEPS[0], ...(page && { page }) });
 
 // ---------------------------------------------------------------------------- navigation
 
@@ -133,9 +135,9 @@ function createBar(panel) {
   const bar = element("div", "lesson-bar");
   const steps = element("ol", "lesson-steps");
   const hasAnswer = noteOf(site, lesson.name).answer !== null;
-  for (const [index, name] of STEPS.entries()) {
-    const button = createButton(String(index + 1), () => go(panel, name));
-    const position = text("lesson:position", { number: index + 1, all: STEPS.length });
+  for (const [index, name] of LESSON_STEPS.entries()) {
+    const button = createButton(String(index + 1), "quiet", () => go(panel, name));
+    const position = text("lesson:position", { number: index + 1, all: LESSON_STEPS.length });
     button.title = text(`lesson:steps.${name}`);
     button.setAttribute("aria-label", `${position}: ${button.title}`);
     button.disabled = index > 0 && !hasAnswer;
@@ -144,7 +146,7 @@ function createBar(panel) {
     item.append(button);
     steps.append(item);
   }
-  const close = createButton("×", () => panel.context.change(withoutLesson()), "quiet");
+  const close = createButton("×", "quiet", () => panel.context.change(withoutLesson()));
   close.title = text("lesson:leave");
   close.setAttribute("aria-label", text("lesson:leave"));
   bar.append(element("p", "lesson-title", lesson.title), steps, close);
@@ -157,18 +159,8 @@ function createBar(panel) {
  * @param {Step} step
  */
 function go({ context, lesson, memory }, step) {
-  memory.movesFocus = true;
   memory.panel = undefined; // the same step begins anew
   context.change(stateOfStep(context, lesson, step));
-}
-
-/**
- * Open the first step of a lesson that is not completed.
- * @param {PageContext} context
- * @param {Lesson} lesson
- */
-export function beginLesson(context, lesson) {
-  context.change(stateOfStep(context, lesson, firstOpenStep(noteOf(context.site, lesson.name))));
 }
 
 /**
@@ -181,7 +173,7 @@ function buildElsewhere(panel) {
   const title = text(`${viewOf(lesson, step)?.page}:title`);
   body.append(
     element("p", "note", text("lesson:other_page", { title })),
-    createButton(text("lesson:open", { title }), () => go(panel, step), "primary"),
+    createButton(text("lesson:open", { title }), "primary", () => go(panel, step)),
   );
   return () => {};
 }
@@ -191,7 +183,7 @@ function buildElsewhere(panel) {
 /** @param {Panel} panel */
 function buildPredict(panel) {
   const { context, lesson, body } = panel;
-  const { site, runs, signal, text } = context;
+  const { site, text } = context;
   const task = lesson.predict;
   const { answer } = noteOf(site, lesson.name);
   const place = element("div", "lesson-answer");
@@ -202,27 +194,22 @@ function buildPredict(panel) {
     ...createHint(panel, task),
   );
   if (answer !== null) {
-    const given = element("p", "note");
+    const given = element("div", "given");
     place.append(
       given,
-      createButton(text("lesson:go_on"), () => go(panel, "do"), "primary"),
+      createButton(text("lesson:go_on"), "primary", () => go(panel, "do")),
     );
-    showTexts(panel, place, async () => {
-      const texts = await runs.encode(lessonText(site, lesson), { signal });
+    return showOnce(panel, given, (texts) => {
       given.textContent = text("lesson:given", { answer: answerText(task, answer, texts) });
     });
-    return () => {};
   }
-  showTexts(panel, place, async () => {
-    const texts = await runs.encode(lessonText(site, lesson), { signal });
-    place.replaceChildren(
-      createAnswerForm(task, text, { texts, label: text("lesson:answer.submit") }, (given) => {
-        updateNote(site, lesson.name, { answer: given });
-        go(panel, "do");
-      }),
-    );
+  return showOnce(panel, place, (texts) => {
+    const form = createAnswerForm(task, text, { texts, label: text("lesson:answer.submit") }, (given) => {
+      updateNote(site, lesson.name, { answer: given });
+      go(panel, "do");
+    });
+    place.replaceChildren(form);
   });
-  return () => {};
 }
 
 /** @param {Panel} panel */
@@ -231,15 +218,15 @@ function buildExercise(panel) {
   const { text, site } = context;
   const task = lesson.exercise;
   const verdictPlace = createVerdictPlace();
-  const next = createButton("", () => go(panel, "reveal"));
-  const reset = createButton(text("lesson:reset"), () => go(panel, "do"), "quiet");
+  const next = createButton("", "quiet", () => go(panel, "reveal"));
+  const reset = createButton(text("lesson:reset"), "quiet", () => go(panel, "do"));
   const buttons = element("div", "lesson-buttons");
   buttons.append(next, reset);
   body.append(...createParagraphs(task.text), verdictPlace, buttons, ...createHint(panel, task));
   const showButton = () => {
     const { isTried } = noteOf(site, lesson.name);
     next.textContent = text(isTried ? "lesson:show_truth" : "lesson:skip");
-    next.className = isTried ? "primary" : "";
+    next.className = isTried ? "primary" : "quiet";
   };
   return () => {
     showButton();
@@ -260,7 +247,7 @@ function buildReveal(panel) {
   const place = createVerdictPlace();
   body.append(
     place,
-    createButton(text("lesson:own_sentence"), () => go(panel, "yours"), "primary"),
+    createButton(text("lesson:own_sentence"), "primary", () => go(panel, "yours")),
   );
   let isShown = false;
   return () => {
@@ -286,13 +273,14 @@ function buildOwn(panel) {
   const task = lesson.own_sentence;
   const place = element("div", "lesson-answer");
   const verdictPlace = createVerdictPlace();
-  const next = createButton("", () => go(panel, "free"));
+  const next = createButton("", "quiet", () => go(panel, "free"));
   body.append(...createParagraphs(task.text), place, verdictPlace, next, ...createHint(panel, task));
   let drawnText = "";
+  let isOwn = false;
   const showButton = () => {
     const isComplete = noteOf(site, lesson.name).ownRight !== null;
     next.textContent = text(isComplete ? "lesson:go_on" : "lesson:skip");
-    next.className = isComplete ? "primary" : "";
+    next.className = isComplete ? "primary" : "quiet";
   };
   const judge = (/** @type {LessonText} */ page, /** @type {Answer | null} */ answer) => {
     showVerdict(panel, verdictPlace, { task, page, answer }, (verdict) => {
@@ -303,28 +291,28 @@ function buildOwn(panel) {
       drawVerdict(panel, verdictPlace, task, verdict);
     });
   };
-  const showText = async () => {
-    const { text: first, pair, masked } = panel.context.state;
-    const page = { text: first, pair, masked };
-    const key = JSON.stringify(page);
-    if (key === drawnText) return;
-    const { signal } = panel.context;
-    const [texts, lessonTexts] = [
-      await runs.encode(page, { signal }),
-      await runs.encode(lessonText(site, lesson), { signal }),
-    ];
-    if (signal.aborted) return;
-    drawnText = key;
+  const drawControl = (/** @type {LessonText} */ page, /** @type {Texts} */ texts) => {
     verdictPlace.replaceChildren();
-    if (!isOwnText(texts, lessonTexts)) {
-      place.replaceChildren(element("p", "note", text("lesson:same_sentence")));
-    } else if (task.answer === "page") {
-      place.replaceChildren();
-      judge(page, null);
-    } else {
+    if (!isOwn) place.replaceChildren(element("p", "note", text("lesson:same_sentence")));
+    else if (task.answer === "page") place.replaceChildren();
+    else {
       const options = { texts, label: text("lesson:check") };
       place.replaceChildren(createAnswerForm(task, text, options, (answer) => judge(page, answer)));
     }
+  };
+  const showText = async () => {
+    const { state, signal } = panel.context;
+    const page = { text: state.text, pair: state.pair, masked: state.masked };
+    const key = JSON.stringify(page);
+    if (key !== drawnText) {
+      const texts = await runs.encode(page, { signal });
+      const question = await runs.encode(lessonText(site, lesson), { signal });
+      if (signal.aborted) return;
+      drawnText = key;
+      isOwn = isOwnText(texts, question);
+      drawControl(page, texts);
+    }
+    if (isOwn && task.answer === "page") judge(page, null);
   };
   return () => {
     showButton();
@@ -340,18 +328,15 @@ function buildFree(panel) {
   body.append(element("p", "", text("lesson:complete", { done })));
   if (lesson.free.length) body.append(element("p", "note", text("lesson:explore")));
   for (const { label, view } of lesson.free) {
-    body.append(createButton(label, () => panel.context.change(stateOfView(site, panel.context.state, view))));
+    body.append(createButton(label, "quiet", () => panel.context.change(stateOfView(site, panel.context.state, view))));
   }
   const course = lessonsOf(context).filter(({ course }) => course === lesson.course);
   const next = course[course.findIndex(({ name }) => name === lesson.name) + 1];
   if (next) {
-    const open = () => {
-      panel.memory.movesFocus = true;
-      beginLesson(panel.context, next);
-    };
-    body.append(createButton(text("lesson:next_lesson", { title: next.title }), open, "primary"));
+    const label = text("lesson:next_lesson", { title: next.title });
+    body.append(createButton(label, "primary", () => beginLesson(panel.context, next)));
   }
-  const all = createButton(text("lesson:all_lessons"), () => panel.context.change(withoutLesson("learn")));
+  const all = createButton(text("lesson:all_lessons"), "quiet", () => panel.context.change(withoutLesson("learn")));
   const source = element("a", "source", lesson.source);
   Object.assign(source, { href: lesson.link, target: "_blank", rel: "noopener noreferrer" });
   body.append(all, source);
@@ -427,6 +412,26 @@ function recordOf({ context, lesson, memory }, { check }, { text, pair, masked }
 }
 
 /**
+ * Return a function that shows what depends on the tokens of the question, as soon as they are known.
+ * @param {Panel} panel
+ * @param {HTMLElement} place
+ * @param {(texts: Texts) => void} show
+ */
+function showOnce(panel, place, show) {
+  let isShown = false;
+  const showTokens = async () => {
+    const { runs, site, signal } = panel.context;
+    const texts = await runs.encode(lessonText(site, panel.lesson), { signal });
+    if (signal.aborted || isShown) return;
+    isShown = true;
+    show(texts);
+  };
+  return () => {
+    if (!isShown) showTexts(panel, place, showTokens);
+  };
+}
+
+/**
  * Show what depends on the tokens of a text, or why they cannot be computed.
  * @param {Panel} panel
  * @param {HTMLElement} place
@@ -495,22 +500,10 @@ function showSentence(place, sentence, kind) {
 }
 
 /**
- * @param {string} label
- * @param {() => void} onClick
- * @param {string} [name] its classes
- */
-function createButton(label, onClick, name = "") {
-  const button = element("button", name, label);
-  button.type = "button";
-  button.onclick = onClick;
-  return button;
-}
-
-/**
  * Return the form of an answer, with a button that is enabled once there is one.
  * @param {LessonTask} task
  * @param {PageContext["text"]} text
- * @param {{ texts: import("./types.d.ts").Texts, label: string }} options
+ * @param {{ texts: Texts, label: string }} options
  * @param {(answer: Answer) => void} onSubmit
  */
 function createAnswerForm(task, text, { texts, label }, onSubmit) {

@@ -1,7 +1,8 @@
 // The steps of lessons: their views, the progress of a reader, and the states that open them.
 
+import { noteOf } from "./lesson_notes.js";
 import { fillFigures } from "./number_format.js";
-import { parseState, STEPS } from "./state.js";
+import { LESSON_STEPS, parseState } from "./state.js";
 
 /** @import { Note } from "./lesson_notes.js" */
 /** @import { Lesson, LessonView, PageContext, RunRequest, SiteDescription, State } from "./types.d.ts" */
@@ -27,6 +28,15 @@ export function viewOf({ predict, exercise, reveal, own_sentence }, step) {
  */
 export function stateOfStep({ site, state }, lesson, step) {
   return { ...stateOfView(site, state, viewOf(lesson, step)), lesson: lesson.name, step };
+}
+
+/**
+ * Open the first step of a lesson that is not completed.
+ * @param {PageContext} context
+ * @param {Lesson} lesson
+ */
+export function beginLesson(context, lesson) {
+  context.change(stateOfStep(context, lesson, firstOpenStep(noteOf(context.site, lesson.name))));
 }
 
 /**
@@ -69,7 +79,7 @@ function parsedView(site, { page, address }) {
  */
 export function firstOpenStep({ answer, isTried, right, ownRight }) {
   const completed = [answer !== null, isTried, right !== null, ownRight !== null, false];
-  return STEPS[completed.indexOf(false)];
+  return LESSON_STEPS[completed.indexOf(false)];
 }
 
 /**

@@ -3,8 +3,9 @@
 import { Engine } from "../engine/engine.js";
 import { CancelledError } from "../engine/errors.js";
 import { readDescription } from "../engine/files.js";
-import { Tokenizer } from "../engine/tokenizer.js";
+import { received } from "./downloads.js";
 
+/** @import { Tokenizer } from "../engine/tokenizer.js" */
 /** @import { TokenizerFile } from "../engine/tokenizer_file.js" */
 /** @import { LoadProgress } from "../engine/model.js" */
 /** @import { ModelDescription } from "../engine/requests.js" */
@@ -164,11 +165,12 @@ function settled(listeners, current) {
 
 /** @param {URL} folder of the model */
 async function loadTokenizer(folder) {
-  const [file, config, description] = await Promise.all(
-    ["tokenizer.json", "tokenizer_config.json", "model.json"].map((name) =>
+  const [{ Tokenizer }, file, config, description] = await Promise.all([
+    received(import("../engine/tokenizer.js")),
+    ...["tokenizer.json", "tokenizer_config.json", "model.json"].map((name) =>
       readDescription(new URL(name, folder).href),
     ),
-  );
+  ]);
   const names = specialTokenNames(/** @type {Record<string, unknown>} */ (config));
   const { segments } = /** @type {ModelDescription} */ (description);
   return new Tokenizer(/** @type {TokenizerFile} */ (file), { names, typeVocabSize: segments });

@@ -1,6 +1,6 @@
 // The source of all numbers: stored runs first, otherwise the model in this browser.
 
-import { EngineError, OutOfMemoryError } from "../engine/errors.js";
+import { DownloadError, EngineError, OutOfMemoryError } from "../engine/errors.js";
 import { baselineOf, gradientXAttention, inputXGradient } from "../engine/integrated_gradients.js";
 import { removablePositions } from "./attributions.js";
 import { occlusion } from "./occlusion.js";
@@ -52,13 +52,26 @@ export function createRuns({ site, loader, stored }) {
   };
 
   /**
+   * Return the stored results of a text; null without any, and if they are not received, so that the model is used.
+   * @param {TextRequest} request
+   */
+  const readStored = async (request) => {
+    if (!stored.has(request)) return null;
+    return stored.read(request).catch((error) => {
+      if (error instanceof DownloadError) return null;
+      throw error;
+    });
+  };
+
+  /**
    * Return the run of a request that is stored; null if it needs the model.
    * @param {RunRequest} request
    * @returns {Promise<Run | null>}
    */
   const findStored = async (request) => {
-    if (request.off.length || !stored.has(request)) return null;
-    const { run } = await stored.read(request);
+    const results = request.off.length ? null : await readStored(request);
+    if (results === null) return null;
+    const { run } = results;
     if (isStoredTarget(request, run)) return run;
     if (request.gradients) return null;
     // The probability of another token may be among those that are stored.
@@ -73,7 +86,8 @@ export function createRuns({ site, loader, stored }) {
    * @returns {Promise<Texts>}
    */
   const encode = async (request, { signal } = {}) => {
-    if (stored.has(request)) return (await stored.read(request)).run;
+    const results = await readStored(request);
+    if (results) return results.run;
     return encodeText(await loader.tokenizer(signal), request, max_tokens);
   };
 

@@ -16,10 +16,9 @@ import { METHOD_NAMES } from "./attributions.js";
  */
 
 /** @type {PageName[]} */
-export const PAGES = ["start", "predict", "attention", "heads", "why", "learn"];
-export const MAX_LINK_CHARACTERS = 2000; // of texts in the address bar
+export const PAGE_NAMES = ["start", "predict", "attention", "heads", "why", "learn"];
 /** @type {State["step"][]} */
-export const STEPS = ["predict", "do", "reveal", "yours", "free"];
+export const LESSON_STEPS = ["predict", "do", "reveal", "yours", "free"];
 
 const MAX_QUOTED_CHARACTERS = 60;
 
@@ -52,7 +51,7 @@ const PARAMETERS = {
   method: option(...METHOD_NAMES),
   colour: option("slope", "removal"),
   lesson: { parse: (value) => value, format: (value) => value },
-  step: option(...STEPS),
+  step: option(...LESSON_STEPS),
   lang: option("en", "de"),
   embed: { parse: parseToggle, format: () => "true" },
   lecture: { parse: parseToggle, format: () => "1" },
@@ -131,7 +130,7 @@ export function formatState(site, state, { isWhole = false } = {}) {
   const values = { ...state };
   /** @type {Record<string, any>} */
   const defaults = { ...defaultState(site, state.page, true) };
-  const leavesOutTexts = !isWhole && isTooLong(state);
+  const leavesOutTexts = !isWhole && isTooLong(site, state);
   for (const [name, { format, ofText }] of Object.entries(PARAMETERS)) {
     if (ofText && leavesOutTexts) continue;
     const isDefault = JSON.stringify(values[name]) === JSON.stringify(defaults[name]);
@@ -142,9 +141,10 @@ export function formatState(site, state, { isWhole = false } = {}) {
 
 /**
  * Return whether the texts of a state are too long for the address bar.
+ * @param {SiteDescription} site
  * @param {Pick<State, "text" | "pair">} state
  */
-export const isTooLong = ({ text, pair }) => text.length + pair.length > MAX_LINK_CHARACTERS;
+export const isTooLong = ({ limits }, { text, pair }) => text.length + pair.length > limits.link;
 
 /**
  * Return what is reset by another text: all that refers to positions of the previous one.

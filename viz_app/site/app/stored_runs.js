@@ -1,7 +1,7 @@
 // The stored runs of a site, which viz_app/site/stored_runs.py writes.
 
 import { inflated, unpack } from "../../components/message.js";
-import { DownloadError } from "../engine/errors.js";
+import { received, receivedFile } from "./downloads.js";
 
 /** @import { Encoding } from "../engine/tokenizer.js" */
 /** @import { Attribution, Method, Prediction, ResolvedTarget, RunRequest, SiteDescription } from "./types.d.ts" */
@@ -36,12 +36,14 @@ export function createStoredRuns({ stored }, root) {
   /** @type {Map<string, Promise<StoredResults>>} */
   const requested = new Map();
   /** @type {Map<string, StoredResults>} */
-  const received = new Map();
+  const known = new Map();
   /** @param {string} path */
   const download = async (path) => {
     try {
-      const results = await readStoredRun(path, await receive(new URL(path, root)));
-      received.set(path, results);
+      const response = await receivedFile(new URL(path, root));
+      const content = await received(response.arrayBuffer());
+      const results = await readStoredRun(path, new Uint8Array(content));
+      known.set(path, results);
       return results;
     } catch (error) {
       requested.delete(path); // the next request tries again
@@ -50,7 +52,7 @@ export function createStoredRuns({ stored }, root) {
   };
   return {
     has: (request) => Object.hasOwn(stored, storedKey(request)),
-    peek: (request) => received.get(stored[storedKey(request)]),
+    peek: (request) => known.get(stored[storedKey(request)]),
     read: (request) => {
       const path = stored[storedKey(request)];
       const results = requested.get(path) ?? download(path);
@@ -58,19 +60,6 @@ export function createStoredRuns({ stored }, root) {
       return results;
     },
   };
-}
-
-/**
- * @param {URL} url
- * @returns {Promise<Uint8Array<ArrayBuffer>>}
- */
-async function receive(url) {
-  const failure = "The stored results of this text could not be downloaded: reload the page.";
-  const response = await fetch(url).catch(() => {
-    throw new DownloadError(failure);
-  });
-  if (!response.ok) throw new DownloadError(failure);
-  return new Uint8Array(await response.arrayBuffer());
 }
 
 /**

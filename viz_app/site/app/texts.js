@@ -7,7 +7,7 @@ import { element } from "../../components/elements.js";
 /** @typedef {Record<string, string | number>} Fields */
 /** @typedef {(page: string, key: string, fields?: Fields) => string} TextFunction */
 
-const ENGLISH = "en";
+const FALLBACK = "en";
 
 /**
  * Return a text as it is stored, with **bold** parts and {fields}; in English if the language does not have it.
@@ -17,7 +17,7 @@ const ENGLISH = "en";
  * @param {string} key the keys of tables are joined by points
  */
 export function templateOf(site, language, page, key) {
-  for (const tag of [language, ENGLISH]) {
+  for (const tag of [language, FALLBACK]) {
     /** @type {any} */
     let value = site.texts[/** @type {Language} */ (tag)]?.[page];
     for (const part of key.split(".")) value = value?.[part];

@@ -165,7 +165,10 @@ export interface SiteDescription {
   swaps: Record<string, string>;
   examples: Example[];
   pair: string; // a second sentence that a button adds
-  lessons: LessonDescription[];
+  limits: { text: number; link: number }; // most characters of a text, and of the texts in the address bar
+  /** The name of the first lesson, and its question; null if there are no lessons. */
+  first_lesson: { name: string; questions: Record<Language, string> } | null;
+  lessons: LessonDescription[]; // empty until lessons.json is read
   check_settings: CheckSettings;
   /** Key of a stored run (`storedKey` of stored_runs.js) -> its file. */
   stored: Record<string, string>;

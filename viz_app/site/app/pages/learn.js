@@ -1,9 +1,9 @@
 // The page Lessons: the lessons of each course, with the progress of the reader.
 
 import { element } from "../../../components/elements.js";
+import { createButton } from "../controls.js";
 import { deleteNote, deleteNotes, noteOf, readNotes } from "../lesson_notes.js";
-import { beginLesson } from "../lesson_panel.js";
-import { lessonsOf, progressSummary } from "../lesson_steps.js";
+import { beginLesson, lessonsOf, progressSummary } from "../lesson_steps.js";
 
 /** @import { Note } from "../lesson_notes.js" */
 /** @import { Lesson, Page, PageContext } from "../types.d.ts" */
@@ -33,7 +33,7 @@ async function draw(context, { figure, reading }) {
   }
   if (Object.keys(readNotes(site)).length) parts.push(createReset(context, figure));
   figure.replaceChildren(...parts);
-  const paragraph = element("p");
+  const paragraph = element("p", "note");
   write(paragraph, "reading");
   reading.replaceChildren(paragraph);
 }
@@ -104,19 +104,17 @@ function createCard(context, lesson) {
  * Return the button that begins a lesson, continues it, or repeats it without the earlier answers.
  * @param {PageContext} context
  * @param {Lesson} lesson
- * @param {string} [name] its classes
+ * @param {"primary" | "quiet"} [kind]
  */
-function createBegin(context, lesson, name = "") {
+function createBegin(context, lesson, kind = "quiet") {
   const { text, site } = context;
   const note = noteOf(site, lesson.name);
   const begun = isBegun(note) ? "continue" : "begin";
-  const button = element("button", name, text(isComplete(note) ? "repeat" : begun));
-  button.type = "button";
-  button.setAttribute("aria-label", `${button.textContent}: ${lesson.title}`);
-  button.onclick = () => {
+  const button = createButton(text(isComplete(note) ? "repeat" : begun), kind, () => {
     if (isComplete(note)) deleteNote(site, lesson.name);
     beginLesson(context, lesson);
-  };
+  });
+  button.setAttribute("aria-label", `${button.textContent}: ${lesson.title}`);
   return button;
 }
 
@@ -126,13 +124,11 @@ function createBegin(context, lesson, name = "") {
  * @param {HTMLElement} figure
  */
 function createReset(context, figure) {
-  const button = element("button", "quiet", context.text("reset"));
-  button.type = "button";
-  button.title = context.text("reset_help");
-  button.onclick = () => {
+  const button = createButton(context.text("reset"), "quiet", () => {
     deleteNotes();
     context.change({}, { replace: true });
     figure.querySelector("button")?.focus();
-  };
+  });
+  button.title = context.text("reset_help");
   return button;
 }

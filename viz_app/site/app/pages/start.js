@@ -13,7 +13,7 @@ import { allHeads, currentEdge, edgeValues, openingHead } from "../find_heads.js
 import { createLink, lineOf } from "../frame.js";
 import { drawHeadList } from "../head_list.js";
 import { withProgress } from "../progress.js";
-import { PAGES, sortedHeads, withoutPositions } from "../state.js";
+import { PAGE_NAMES, sortedHeads, withoutPositions } from "../state.js";
 import { swapWord } from "../swaps.js";
 import { originalId, probabilityOf } from "../targets.js";
 import { quoted } from "../texts.js";
@@ -42,7 +42,7 @@ import { quoted } from "../texts.js";
  * @property {Shown | null} shown
  */
 
-const WORDS = 5; // of a prediction
+const SHOWN_WORDS = 5; // of a prediction
 
 /** @type {Page} */
 export const startPage = { draw };
@@ -57,15 +57,12 @@ async function draw(context, places, memory) {
   drawReading(context, parts);
   const full = await runs.run(context.request({ off: [], gradients: state.head === null }), { signal });
   const head = state.head ?? openingHead(full) ?? [0, 0];
+  if (signal.aborted) return;
+  if (parts.shown === null && state.off.length) drawViews(parts, full, full, head); // until the model is loaded
   const run = state.off.length ? await runs.run(context.request(), { signal }) : full;
   if (signal.aborted) return;
-  const masked = context.text("frame:tokens.masked");
-  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
-  const shown = { full, run, head, edge: currentEdge(run, head, state.edge), labels };
-  parts.shown = shown;
+  const shown = drawViews(parts, full, run, head);
   drawPrediction(parts, shown);
-  drawHead(parts, shown);
-  drawAllHeads(parts, shown);
   await drawHeads(parts, shown);
 }
 
@@ -105,6 +102,24 @@ function createParts(context, { figure, reading }) {
 }
 
 /**
+ * Draw the selected head and all heads.
+ * @param {Parts} parts
+ * @param {Run} full
+ * @param {Run} run
+ * @param {Head} head
+ */
+function drawViews(parts, full, run, head) {
+  const { context } = parts;
+  const masked = context.text("frame:tokens.masked");
+  const labels = run.encoding.tokens.map((_, position) => tokenLabel(run.encoding, position, masked));
+  const shown = { full, run, head, edge: currentEdge(run, head, context.state.edge), labels };
+  parts.shown = shown;
+  drawHead(parts, shown);
+  drawAllHeads(parts, shown);
+  return shown;
+}
+
+/**
  * Draw a button for each example.
  * @param {PageContext} context
  * @param {HTMLElement} place
@@ -138,7 +153,7 @@ function drawPrediction({ prediction, context }, shown) {
     return;
   }
   const [now, before] = [run.predictions[0], full.predictions[0]];
-  const tokens = new Map([...before.top.slice(0, WORDS), now.top[0]].map(({ id, token }) => [id, token]));
+  const tokens = new Map([...before.top.slice(0, SHOWN_WORDS), now.top[0]].map(({ id, token }) => [id, token]));
   const truth = originalId(run, now.position);
   const rows = [...tokens].map(([id, token]) => ({
     label: token,
@@ -368,17 +383,17 @@ function drawReading(context, { text: place, ways }) {
   place.append(" ", misleads);
   const own = createCard(text("next.own"), text("next.own_line"));
   own.append(createButton(text("site:type_sentence"), "quiet", context.editText));
-  const lesson = site.lessons[0];
+  const lesson = site.first_lesson;
   ways.replaceChildren(own);
   if (lesson) {
-    const question = String(lesson.texts[state.lang].question ?? "");
+    const question = lesson.questions[state.lang];
     const card = createCard(text("next.lesson"), text("next.lesson_line", { question }));
     card.append(createLink(context, text("next.learn"), { page: "learn" }));
     ways.append(card);
   }
   const pages = createCard(text("next.page"), "");
   const list = element("ul");
-  for (const page of PAGES.slice(1)) {
+  for (const page of PAGE_NAMES.slice(1)) {
     const entry = element("li");
     entry.append(createLink(context, text(`${page}:title`), { page }), ` ${lineOf(context, page)}`);
     list.append(entry);

@@ -292,6 +292,11 @@ test("The last results are kept, and the ones before them are computed again", a
   const get = (key) => results.get(key, async () => computed.push(key));
   for (const key of ["a", "b", "a", "c", "a", "b"]) await get(key);
   assert.deepEqual(computed, ["a", "b", "c", "b"]);
+  const large = createSharedResults(9, (bytes) => bytes);
+  const sizes = [];
+  const getLarge = (key) => large.get(key, async () => sizes.push(key) && 90e6);
+  for (const key of ["a", "b", "c", "c", "b", "a"]) await getLarge(key);
+  assert.deepEqual(sizes, ["a", "b", "c", "a"]);
 });
 
 test("A model is loaded once, with the time that is left, can be cancelled, and is loaded again", async () => {

@@ -30,8 +30,9 @@ const KEPT_RESULTS = 12; // ablations and attributions
  */
 export function createRuns({ site, loader, stored }) {
   const { layers, heads, max_tokens, has_mlm, has_nsp } = site.model;
-  const forwards = createSharedResults(KEPT_RUNS);
-  const gradients = createSharedResults(KEPT_RUNS);
+  const bytesOf = (/** @type {Run} */ { attention }) => attention.byteLength;
+  const forwards = createSharedResults(KEPT_RUNS, bytesOf);
+  const gradients = createSharedResults(KEPT_RUNS, bytesOf);
   const results = createSharedResults(KEPT_RESULTS);
   let count = 0;
 

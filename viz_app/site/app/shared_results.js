@@ -8,13 +8,20 @@ import { abortable } from "./loading.js";
  * @property {AbortController} controller aborts the computation when nobody waits for it any more
  * @property {number} waiting number of callers that wait
  * @property {boolean} isComplete
+ * @property {number} bytes of the result
  * @property {(done: number, total: number) => void} onProgress of the last caller
  *
  * @typedef {import("./types.d.ts").RunOptions} RunOptions
  */
 
-/** @param {number} limit number of results that are kept */
-export function createSharedResults(limit) {
+const LARGEST_BYTES = 200e6; // of the results that are kept
+const LEAST_KEPT = 2; // results, however large they are
+
+/**
+ * @param {number} limit number of results that are kept
+ * @param {(result: any) => number} [bytesOf] returns the size of a result
+ */
+export function createSharedResults(limit, bytesOf = () => 0) {
   /** @type {Map<string, Entry>} */
   const entries = new Map();
 
@@ -28,11 +35,12 @@ export function createSharedResults(limit) {
     const onProgress = (/** @type {number} */ done, /** @type {number} */ total) => entry.onProgress(done, total);
     const promise = compute({ signal: controller.signal, onProgress });
     /** @type {Entry} */
-    const entry = { promise, controller, waiting: 0, isComplete: false, onProgress: () => {} };
+    const entry = { promise, controller, waiting: 0, isComplete: false, bytes: 0, onProgress: () => {} };
     entries.set(key, entry);
     promise.then(
-      () => {
+      (result) => {
         entry.isComplete = true;
+        entry.bytes = bytesOf(result);
         removeOldest();
       },
       () => {
@@ -44,7 +52,14 @@ export function createSharedResults(limit) {
 
   const removeOldest = () => {
     const complete = [...entries].filter(([, entry]) => entry.isComplete);
-    for (const [key] of complete.slice(0, Math.max(complete.length - limit, 0))) entries.delete(key);
+    let bytes = complete.reduce((sum, [, entry]) => sum + entry.bytes, 0);
+    let count = complete.length;
+    for (const [key, entry] of complete) {
+      if (count <= limit && (bytes <= LARGEST_BYTES || count <= LEAST_KEPT)) return;
+      entries.delete(key);
+      bytes -= entry.bytes;
+      count--;
+    }
   };
 
   return {

@@ -17,14 +17,13 @@ from bert_core import Attribution, Encoding, LoadedModel, ModelRun, Target, abla
 from bert_core.analysis.heads import most_relevant_head
 from bert_core.methods import METHODS
 from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
-from tests.browser.conftest import PATIENCE, WINDOW, browser
+from tests.browser.conftest import PATIENCE, WINDOW
 from tests.browser.static_site import StaticSite, serve_site
 from tests.conftest import built_once
 from viz_app.pages.start import EXAMPLES
 from viz_app.site.build import build_site
 from viz_app.site.lessons import METHODS as SITE_METHODS
 
-__all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.slow
 STORED = next(iter(EXAMPLES.values()))
 OWN = "The old farmer carried a heavy basket to the market."
@@ -424,8 +423,8 @@ def test_stored_runs_need_no_model(path: str, window: BrowserContext, server: St
     parameters = {"text": STORED.text, "masked": str(STORED.masked[0]), "show": "product", "colour": "removal"}
     tab.goto(f"{server.address}/{path}/?{urlencode(parameters)}")
     drawn(tab)
-    expected = {"attention": ".head-view .numbers tr", "heads": ".measured table", "why": ".scores .score >> nth=20"}[path]
-    expect(tab.locator(expected).first).to_be_visible()
+    figures = {"attention": ".head-view .numbers tr", "heads": ".measured table", "why": ".scores .score >> nth=20"}
+    expect(tab.locator(figures[path]).first).to_be_visible()
     tab.unroute_all(behavior="ignoreErrors")
     tab.close()
 

@@ -149,4 +149,4 @@ def test_methods_are_those_of_the_library() -> None:
     code = f"import {{ METHOD_NAMES }} from {module}; console.log(JSON.stringify(METHOD_NAMES));"
     names = json.loads(node("--input-type=module", "-e", code))
     signed = [method.name for method in bert_core.METHODS if method.signed]
-    assert len(names) == 3 and set(names) <= set(signed)
+    assert len(names) == 4 and set(names) <= set(signed)

@@ -52,13 +52,13 @@ async function draw(context, places, memory) {
   drawControls(view, context);
   const content = await readContent(context);
   if (context.signal.aborted) return;
-  view.missing.hidden = context.state.show === "attention" || content.run.target !== null;
-  drawMissingTarget(view.missing, context, content.run, context.text("site:attention.missing_target"));
-  const isFound = drawFigure(view, context, content);
+  const isMissing = context.state.show !== "attention" && content.run.target === null;
+  if (isMissing) drawMissingTarget(view.missing, context, content.run, context.text("site:attention.missing_target"));
+  else view.missing.replaceChildren();
+  drawFigure(view, context, content);
   const texts = `views.${content.shown}`;
   const sums = content.shown === "attention" ? `${context.text("sums.whole")} ` : "";
   writeReading(places.reading, context, sums + context.text(`${texts}.reading`), context.text(`${texts}.misleads`));
-  await isFound;
 }
 
 /**
@@ -151,7 +151,7 @@ function drawFigure(view, context, content) {
   drawGrid(view, context, content);
   if (state.view === "heads") view.result.textContent = "";
   else drawHead(view, context, content);
-  return view.found.draw(context, content.run, currentEdge(content.run, content.head, state.edge));
+  view.found.draw(context, content.run, currentEdge(content.run, content.head, state.edge)).catch(context.fail);
 }
 
 /**

@@ -39,7 +39,9 @@ async function draw(context, places, memory) {
   writeReading(places.reading, context, text("reading"), text("misleads"));
   const ablates = state.colour === "removal" && full.target !== null;
   if (!ablates) view.measured.hidden = true;
-  await Promise.all([drawChange(view, context, full), ablates ? drawAblations(view, context, full) : null]);
+  // Both may need the model, and the figure is drawn before.
+  drawChange(view, context, full).catch(context.fail);
+  if (ablates) drawAblations(view, context, full).catch(context.fail);
 }
 
 /**

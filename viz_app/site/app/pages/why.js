@@ -99,7 +99,7 @@ function drawMissing({ heading, lines, totals }, context, run, { reading }) {
 // ---------------------------------------------------------------------------------------------------------- the scores
 
 /**
- * Draw the scores as soon as each method has its own.
+ * Draw the scores of the methods that are quick or stored, and those of the others as soon as they are computed.
  * @param {WhyView} view
  * @param {PageContext} context
  * @param {Run} run
@@ -138,11 +138,14 @@ async function drawMethodScores(view, context, run) {
     });
     place.replaceChildren(button);
   };
-  for (const [method, place] of pending) {
-    if (view.cancelled.has(`${method} ${id}`)) offer(method, place);
-    else await compute(method, place);
-    if (signal.aborted) return;
-  }
+  const computeAll = async () => {
+    for (const [method, place] of pending) {
+      if (view.cancelled.has(`${method} ${id}`)) offer(method, place);
+      else await compute(method, place);
+      if (signal.aborted) return;
+    }
+  };
+  computeAll().catch(context.fail); // the figure is drawn before
 }
 
 /**

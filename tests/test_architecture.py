@@ -170,9 +170,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.site": {
         "numpy", "torch", "bert_core.checkpoint", "bert_core.loading", "bert_core.methods", "bert_core.onnx_export",
         "bert_core.progress", "bert_core.records", "bert_core.refused", "bert_core.run", "bert_core.target_kinds",
-        "bert_core.tokenizer", "viz_app.access", "viz_app.components", "viz_app.export", "viz_app.lessons",
-        "viz_app.lessons.checks", "viz_app.maps", "viz_app.pages.start", "viz_app.pages.why", "viz_app.shell",
-        "viz_app.texts",
+        "bert_core.tokenizer", "viz_app.components", "viz_app.export", "viz_app.lessons", "viz_app.lessons.checks",
+        "viz_app.access", "viz_app.maps", "viz_app.pages.start", "viz_app.pages.why",
+        "viz_app.shell", "viz_app.texts",
     },
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export", "viz_app.texts"},
     "viz_app.glossary": {"viz_app.texts"},

@@ -16,6 +16,7 @@ import { createButton } from "./controls.js";
 
 const LIGHT_INK_BELOW = 0.179; // luminance, below which white has more contrast than black
 const [LOWEST, HIGHEST] = [0, 255]; // of the colours
+const [NARROWEST, WIDEST] = [5, 14]; // columns, in characters
 const BAR_COLOUR = 1 / 4; // place of the colour of a bar between the end of the colours and their middle
 
 /**
@@ -32,15 +33,37 @@ export function drawScores(place, { look, labels, rows, selected, caption, onSel
   const colours = shades(look.diverging[isDark(place) ? 1 : 0]);
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.method : undefined;
   const table = element("table", "scores");
-  table.style.setProperty("--columns", String(labels.length));
+  const widths = labels.map(columnWidth);
+  table.style.setProperty("--characters", String(widths.reduce((sum, width) => sum + width, 0)));
   const scores = rows.find(({ method }) => method === selected)?.scores ?? null;
   const head = element("thead");
   head.append(createStrip(labels, selected, scores, colours));
   const body = element("tbody");
   body.append(...rows.map((row) => createRow(row, labels.length, row.method === selected, colours, onSelect)));
-  table.append(element("caption", "heard", caption), head, body);
+  table.append(element("caption", "heard", caption), createColumns(widths), head, body);
   place.replaceChildren(table);
   if (focused) /** @type {HTMLElement | null} */ (place.querySelector(`[data-method="${focused}"]`))?.focus();
+}
+
+/**
+ * Return the width of the column of a token, in characters: that of its longest word, within limits.
+ * @param {string} label
+ */
+function columnWidth(label) {
+  const longest = Math.max(...label.split(" ").map((word) => word.length));
+  return Math.min(Math.max(longest, NARROWEST), WIDEST);
+}
+
+/** @param {number[]} widths in characters */
+function createColumns(widths) {
+  const columns = element("colgroup");
+  columns.append(element("col", "method"));
+  for (const width of widths) {
+    const column = element("col");
+    column.style.setProperty("--characters", String(width));
+    columns.append(column);
+  }
+  return columns;
 }
 
 /**

@@ -182,11 +182,13 @@ export function switched(run, off, layer, head) {
  * @param {Run} full
  */
 async function drawChange({ predictions }, context, full) {
-  const { state, runs, request, signal } = context;
+  const { state, runs, request, signal, text } = context;
   if (!state.off.length) return drawPredictions(predictions, context, full, full);
   predictions.setAttribute("aria-busy", "true");
   const sentence = await storedSentence(context, full);
-  if (sentence && !signal.aborted) predictions.replaceChildren(resultLine(sentence));
+  if (signal.aborted) return;
+  if (sentence) predictions.replaceChildren(resultLine(sentence));
+  else if (!predictions.hasChildNodes()) predictions.append(element("p", "note", text("site:heads.waiting")));
   try {
     const run = await runs.run(request({ target: full.target?.target ?? null }), { signal });
     if (!signal.aborted) drawPredictions(predictions, context, full, run);

@@ -688,10 +688,10 @@ def test_names_of_test_files_are_unique() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-def test_the_tracked_files_have_at_most_68_megabytes() -> None:
-    """Every clone downloads them; the weights of the bundled model are 46 MB of them."""
+def test_the_tracked_files_have_at_most_72_megabytes() -> None:
+    """Every clone downloads them; 46 MB are weights of the bundled model, and 4 MB the runtime of the browser edition."""
     process = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     sizes = {name: (ROOT / name).stat().st_size for name in process.stdout.split("\0") if (ROOT / name).is_file()}
     largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
     assert len(sizes) > 500
-    assert sum(sizes.values()) <= 68_000_000, f"the largest: {', '.join(f'{n} {sizes[n]:,}' for n in largest)}"
+    assert sum(sizes.values()) <= 72_000_000, f"the largest: {', '.join(f'{n} {sizes[n]:,}' for n in largest)}"

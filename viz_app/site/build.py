@@ -29,7 +29,10 @@ from viz_app.lessons.parsing import OWN_LESSONS, folder_faults, lessons
 from viz_app.maps import UNITS
 from viz_app.pages.start import EXAMPLES
 from viz_app.pages.why import EXAMPLE as ATTRIBUTION_EXAMPLE
+from viz_app.pages.why.page import UNLIKELY
+from viz_app.pages.why.scores import SMALLEST_SHOWN
 from viz_app.shell.address import MAX_LINK_CHARACTERS
+from viz_app.shell.change import NAMED_HEADS
 from viz_app.shell.examples import first_example
 from viz_app.shell.swaps import SWAPS, replace_word, swapped_word
 from viz_app.site.compression import compress_parts
@@ -201,7 +204,13 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
             for label, text in zip(EXAMPLES, examples, strict=True)
         ],
         "pair": first_example().pair,
-        "limits": {"text": MAX_TEXT_CHARACTERS, "link": MAX_LINK_CHARACTERS},
+        "limits": {
+            "text": MAX_TEXT_CHARACTERS,
+            "link": MAX_LINK_CHARACTERS,
+            "named_heads": NAMED_HEADS,
+            "unlikely": UNLIKELY,
+            "probability": SMALLEST_SHOWN,
+        },
         "first_lesson": _first_lesson(described),
         "lessons": [],
         "check_settings": check_settings(),

@@ -165,7 +165,13 @@ export interface SiteDescription {
   swaps: Record<string, string>;
   examples: Example[];
   pair: string; // a second sentence that a button adds
-  limits: { text: number; link: number }; // most characters of a text, and of the texts in the address bar
+  limits: {
+    text: number; // most characters of a text
+    link: number; // most characters of the texts in the address bar
+    named_heads: number; // most heads that a sentence names
+    unlikely: number; // probability below which a target is called unlikely
+    probability: number; // smallest probability that is written as a number
+  };
   /** The name of the first lesson, and its question; null if there are no lessons. */
   first_lesson: { name: string; questions: Record<Language, string> } | null;
   lessons: LessonDescription[]; // empty until lessons.json is read

@@ -20,7 +20,6 @@ import { originalId, probabilityOf } from "../targets.js";
 const DRAWN_MASKS = 3;
 const GUESSES = 6; // of the prediction with all heads, and of that of now
 const DRAWN_WORDS = 8; // of both together
-const NAMED_HEADS = 2; // that a sentence names; of more it states the number
 const LISTED = 8; // heads with the largest contributions
 
 /** @type {Page} */
@@ -259,7 +258,7 @@ function wordChange(context, run, before, after, limit) {
     after: newFirst.token,
     p: twoDigits(first.probability),
     q: twoDigits(newFirst.probability),
-    heads: namedHeads(text, state.off),
+    heads: namedHeads(context),
   });
   const { position } = before;
   const rows = barRows(before, after, state.off.length > 0, originalId(run, position));
@@ -299,11 +298,12 @@ function barRows(before, after, hasBefore, original) {
  * @param {number} after
  * @returns {HTMLElement[]}
  */
-function nextSentenceChange({ text, state }, before, after) {
+function nextSentenceChange(context, before, after) {
+  const { text, state } = context;
   const [p, q] = [twoDigits(before), twoDigits(after)];
   const key = !state.off.length ? "number_all_on" : p === q ? "number_stays" : "number_changes";
   const quantity = text("follows");
-  const sentence = text(`change.${key}`, { quantity, p, q, heads: namedHeads(text, state.off) });
+  const sentence = text(`change.${key}`, { quantity, p, q, heads: namedHeads(context) });
   const bar = halfBar(after, {
     before: p === q ? undefined : before,
     ends: [text("site:verdict.no"), text("site:verdict.yes")],
@@ -314,11 +314,10 @@ function nextSentenceChange({ text, state }, before, after) {
 
 /**
  * Return the names of the heads that are off, or if there are many their number.
- * @param {PageContext["text"]} text
- * @param {Head[]} off
+ * @param {PageContext} context
  */
-function namedHeads(text, off) {
-  if (off.length > NAMED_HEADS) return text("change.count", { count: off.length });
+function namedHeads({ text, site, state: { off } }) {
+  if (off.length > site.limits.named_heads) return text("change.count", { count: off.length });
   return off.map(([layer, head]) => `L${layer} H${head}`).join(text("change.and"));
 }
 

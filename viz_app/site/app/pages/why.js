@@ -21,8 +21,6 @@ import { drawScores } from "../score_table.js";
 /** @typedef {ReturnType<typeof createView>} WhyView */
 /** @typedef {Map<Method, Attribution>} Attributions */
 
-const UNLIKELY = 0.1; // probability below which a target is called unlikely
-const SMALLEST_SHOWN = 0.001; // probability
 /** Those that need many passes of the model. @type {Method[]} */
 const SLOW_METHODS = ["integrated gradients", "occlusion"];
 
@@ -191,8 +189,8 @@ function drawLines({ lines, totals }, context, run, attribution, labels) {
   const target = /** @type {ResolvedTarget} */ (run.target);
   const answer = answerOf(context, run, target);
   const sentences = [];
-  if (target.againstId === null && target.probability < UNLIKELY) {
-    sentences.push(text("unlikely", { answer, value: probabilityText(target.probability) }));
+  if (target.againstId === null && target.probability < context.site.limits.unlikely) {
+    sentences.push(text("unlikely", { answer, value: probabilityText(context, target.probability) }));
   }
   const extremes = attribution && extremesOf(attribution.scores, removablePositions(run.encoding, target));
   if (extremes) {
@@ -249,14 +247,17 @@ function headlineOf(context, run) {
   const target = /** @type {ResolvedTarget} */ (run.target);
   const value =
     target.againstId === null
-      ? probabilityText(target.probability)
+      ? probabilityText(context, target.probability)
       : context.text("site:why.difference", { value: twoDigits(target.value) });
   return context.text("headline.other", { answer: answerOf(context, run, target), value });
 }
 
-/** @param {number} probability */
-const probabilityText = (probability) =>
-  probability >= SMALLEST_SHOWN ? twoDigits(probability) : `< ${SMALLEST_SHOWN}`;
+/**
+ * @param {PageContext} context
+ * @param {number} probability
+ */
+const probabilityText = ({ site }, probability) =>
+  probability >= site.limits.probability ? twoDigits(probability) : `< ${site.limits.probability}`;
 
 /**
  * Return the name of what a target explains; with its position if several words are masked.

@@ -689,7 +689,7 @@ def test_names_of_test_files_are_unique() -> None:
 
 
 def test_the_tracked_files_have_at_most_72_megabytes() -> None:
-    """Every clone downloads them; 46 MB are weights of the bundled model, and 4 MB the runtime of the browser edition."""
+    """Every clone downloads them; 46 MB are the weights of the bundled model, and 4 MB the browser runtime."""
     process = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     sizes = {name: (ROOT / name).stat().st_size for name in process.stdout.split("\0") if (ROOT / name).is_file()}
     largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]

@@ -22,7 +22,7 @@ APP = Path(__file__).parents[2] / "viz_app"
 TEXTS = APP / "texts"
 THE_SAME = {"Text", "Start", "Attribution", "Probing", "Pruning"}  # words that German has too
 # The shared files and pages of which every text is in every language; of other pages, title and line are.
-WHOLE = ("frame", "edits", "find", "start", "learn", "glossary", "lesson", "checks", "class")
+WHOLE = ("frame", "edits", "find", "start", "learn", "glossary", "lesson", "checks", "class", "site")
 NAMED = {"title", "line"}
 
 

@@ -24,9 +24,9 @@ import { createFoundHeads } from "../found_heads.js";
 /** @import { Head, Page, PageContext, Places, Run, Shown, State } from "../types.d.ts" */
 
 /** @type {State["view"][]} */
-const VIEWS = ["heads", "curves", "matrix"];
+const VIEW_NAMES = ["heads", "curves", "matrix"];
 /** @type {Shown[]} */
-const QUANTITIES = ["attention", "gradient", "product"];
+const SHOWN_MAPS = ["attention", "gradient", "product"];
 
 /** @typedef {ReturnType<typeof createView>} AttentionView */
 
@@ -104,13 +104,13 @@ function createView({ controls, figure }) {
 function drawControls({ views, quantities }, { state, text, change }) {
   drawChoice(views, {
     label: text("controls.view.label"),
-    options: VIEWS.map((name) => [name, text(`controls.view.options.${name}`)]),
+    options: VIEW_NAMES.map((name) => [name, text(`controls.view.options.${name}`)]),
     value: state.view,
     onChoose: (view) => change({ view }),
   });
   drawChoice(quantities, {
     label: text("controls.show.label"),
-    options: QUANTITIES.map((name) => [name, text(`controls.show.options.${name}`)]),
+    options: SHOWN_MAPS.map((name) => [name, text(`controls.show.options.${name}`)]),
     value: state.show,
     onChoose: (show) => change({ show }),
   });

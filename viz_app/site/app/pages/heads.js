@@ -20,7 +20,7 @@ import { originalId, probabilityOf } from "../targets.js";
 const DRAWN_MASKS = 3;
 const GUESSES = 6; // of the prediction with all heads, and of that of now
 const DRAWN_WORDS = 8; // of both together
-const NAMED_HEADS = 2; // that a sentence names; of more it states the number
+const MOST_NAMED = 2; // that a sentence names; of more it states the number
 const LISTED = 8; // heads with the largest contributions
 
 /** @type {Page} */
@@ -318,7 +318,7 @@ function nextSentenceChange({ text, state }, before, after) {
  * @param {Head[]} off
  */
 function namedHeads(text, off) {
-  if (off.length > NAMED_HEADS) return text("change.count", { count: off.length });
+  if (off.length > MOST_NAMED) return text("change.count", { count: off.length });
   return off.map(([layer, head]) => `L${layer} H${head}`).join(text("change.and"));
 }
 

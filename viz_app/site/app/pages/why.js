@@ -21,8 +21,8 @@ import { drawScores } from "../score_table.js";
 /** @typedef {ReturnType<typeof createView>} WhyView */
 /** @typedef {Map<Method, Attribution>} Attributions */
 
-const UNLIKELY = 0.1; // probability below which a target is called unlikely
-const SMALLEST_SHOWN = 0.001; // probability
+const UNLIKELY_BELOW = 0.1; // probability below which a target is called unlikely
+const LEAST_SHOWN = 0.001; // probability
 /** Those that need many passes of the model. @type {Method[]} */
 const SLOW_METHODS = ["integrated gradients", "occlusion"];
 
@@ -191,7 +191,7 @@ function drawLines({ lines, totals }, context, run, attribution, labels) {
   const target = /** @type {ResolvedTarget} */ (run.target);
   const answer = answerOf(context, run, target);
   const sentences = [];
-  if (target.againstId === null && target.probability < UNLIKELY) {
+  if (target.againstId === null && target.probability < UNLIKELY_BELOW) {
     sentences.push(text("unlikely", { answer, value: probabilityText(target.probability) }));
   }
   const extremes = attribution && extremesOf(attribution.scores, removablePositions(run.encoding, target));
@@ -256,7 +256,7 @@ function headlineOf(context, run) {
 
 /** @param {number} probability */
 const probabilityText = (probability) =>
-  probability >= SMALLEST_SHOWN ? twoDigits(probability) : `< ${SMALLEST_SHOWN}`;
+  probability >= LEAST_SHOWN ? twoDigits(probability) : `< ${LEAST_SHOWN}`;
 
 /**
  * Return the name of what a target explains; with its position if several words are masked.

@@ -288,6 +288,7 @@ def test_the_panel_is_used_with_the_keyboard(open_page: Open) -> None:
 
 def axe_findings(tab: Page) -> list[object]:
     """Serious findings of axe, which the policy of the site lets in through the debugger alone."""
+    expect(tab.locator(".figure")).to_have_attribute("aria-busy", "false")
     tab.evaluate(AXE.read_text("utf-8"))
     violations: list[dict[str, object]] = tab.evaluate(RUN_AXE)
     return [violation for violation in violations if violation["impact"] in SERIOUS]

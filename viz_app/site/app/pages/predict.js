@@ -14,7 +14,7 @@ import { originalId, probabilityOf } from "../targets.js";
 /** @typedef {{ prediction: Prediction, before: Prediction | null, rows: BarRow[], ids: number[] }} MaskBars */
 /** @typedef {import("../charts.js").BarRow} BarRow */
 
-const SHOWN_WORDS = 10; // of a mask
+const LISTED_WORDS = 10; // of a mask
 const SHOWN_MASKS = 6;
 
 /** @type {Page} */
@@ -69,7 +69,7 @@ function createWords(context, { run, full }) {
 function barsOf(run, prediction, before) {
   const { top, position } = prediction;
   const truth = originalId(run, position);
-  const tokens = new Map(top.slice(0, SHOWN_WORDS).map(({ id, token }) => [id, token]));
+  const tokens = new Map(top.slice(0, LISTED_WORDS).map(({ id, token }) => [id, token]));
   if (truth !== null) tokens.set(truth, run.original.tokens[position]);
   const target = run.target?.position === position ? run.target : null;
   if (target?.tokenId != null && !tokens.has(target.tokenId)) tokens.set(target.tokenId, target.label);

@@ -42,7 +42,7 @@ import { quoted } from "../texts.js";
  * @property {Shown | null} shown
  */
 
-const SHOWN_WORDS = 5; // of a prediction
+const LISTED_WORDS = 5; // of a prediction
 
 /** @type {Page} */
 export const startPage = { draw };
@@ -153,7 +153,7 @@ function drawPrediction({ prediction, context }, shown) {
     return;
   }
   const [now, before] = [run.predictions[0], full.predictions[0]];
-  const tokens = new Map([...before.top.slice(0, SHOWN_WORDS), now.top[0]].map(({ id, token }) => [id, token]));
+  const tokens = new Map([...before.top.slice(0, LISTED_WORDS), now.top[0]].map(({ id, token }) => [id, token]));
   const truth = originalId(run, now.position);
   const rows = [...tokens].map(([id, token]) => ({
     label: token,

@@ -255,8 +255,7 @@ function headlineOf(context, run) {
 }
 
 /** @param {number} probability */
-const probabilityText = (probability) =>
-  probability >= LEAST_SHOWN ? twoDigits(probability) : `< ${LEAST_SHOWN}`;
+const probabilityText = (probability) => (probability >= LEAST_SHOWN ? twoDigits(probability) : `< ${LEAST_SHOWN}`);
 
 /**
  * Return the name of what a target explains; with its position if several words are masked.

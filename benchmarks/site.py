@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -97,11 +97,12 @@ class _Handler(SimpleHTTPRequestHandler):
     server: Server
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
-        while part := source.read(16384):
-            with self.server.lock:  # one answer at a time, as on one line
-                outputfile.write(part)
-                if self.server.mbit is not None:
-                    time.sleep(len(part) / (self.server.mbit * 1e6 / 8))
+        with suppress(ConnectionError):  # of a closed page
+            while part := source.read(16384):
+                with self.server.lock:  # one answer at a time, as on one line
+                    outputfile.write(part)
+                    if self.server.mbit is not None:
+                        time.sleep(len(part) / (self.server.mbit * 1e6 / 8))
 
     def log_message(self, *_: object) -> None:
         """Write no log."""

@@ -236,6 +236,21 @@ def test_loading_can_be_cancelled_and_asks_first_where_data_is_saved(site_page: 
     tab.close()
 
 
+def test_a_full_storage_is_said_and_the_model_works(
+    site_page: Page, server: StaticSite, tiny_loaded: LoadedModel
+) -> None:
+    """The sentence can be hidden, and an own sentence is answered."""
+    devtools = site_page.context.new_cdp_session(site_page)
+    devtools.send("Storage.overrideQuotaForOrigin", {"origin": server.address, "quotaSize": 1000})
+    open_page(site_page, server)
+    expect(site_page.locator(".loading")).to_contain_text("this browser cannot keep it")
+    enter(site_page, SENTENCE)
+    expect_first_bar(site_page, tiny_loaded, run_of(tiny_loaded, SENTENCE, [5]))
+    site_page.get_by_role("button", name="Hide", exact=True).click()
+    expect(site_page.locator(".loading")).to_be_hidden()
+    devtools.send("Storage.overrideQuotaForOrigin", {"origin": server.address})
+
+
 @pytest.mark.parametrize("texts", [HOSTILE[:6], HOSTILE[6:12], HOSTILE[12:17]])
 def test_a_hostile_text_is_shown_as_it_is(site_page: Page, server: StaticSite, texts: list[str]) -> None:
     """No text runs, in the field, the tokens, the notices and the bars."""

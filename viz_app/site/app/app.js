@@ -186,7 +186,7 @@ function start(site, root) {
       if (signal.aborted) return;
       frame.complete();
       restoreFocus();
-      if (!state.embed) loader.begin();
+      if (!state.embed) afterPaint(loader.begin); // the figure is seen before the download begins
     } catch (error) {
       fail(error);
     }
@@ -216,6 +216,14 @@ async function readLessons(site, root) {
   site.lessons = lessons;
   Object.assign(site.texts.en, texts.en);
   Object.assign(site.texts.de, texts.de);
+}
+
+/**
+ * Call a function after the next frame is painted.
+ * @param {() => void} callback
+ */
+function afterPaint(callback) {
+  requestAnimationFrame(() => setTimeout(callback));
 }
 
 /**

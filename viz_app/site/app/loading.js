@@ -18,6 +18,7 @@ import { received } from "./downloads.js";
  * @property {LoadProgress | null} progress
  * @property {number | null} secondsLeft
  * @property {Error | null} error why the model is not loaded
+ * @property {Error | null} warning why the browser does not store the model
  *
  * @typedef {{ engine: Engine, tokenizer: Tokenizer }} LoadedModel
  *
@@ -36,7 +37,7 @@ const SLOW_CONNECTIONS = ["slow-2g", "2g"];
 export function createModelLoader({ root, engine = new Engine(), now = () => performance.now() }) {
   const folder = new URL("model/", root);
   /** @type {LoadStatus} */
-  let status = { phase: "idle", progress: null, secondsLeft: null, error: null };
+  let status = { phase: "idle", progress: null, secondsLeft: null, error: null, warning: null };
   /** @type {Set<(status: LoadStatus) => void>} */
   const listeners = new Set();
   /** @type {Set<() => void>} */
@@ -67,7 +68,7 @@ export function createModelLoader({ root, engine = new Engine(), now = () => per
     if (status.phase === "loading" || status.phase === "ready") return;
     controller = new AbortController();
     const isAgain = status.error !== null;
-    report({ phase: "loading", progress: null, secondsLeft: null, error: null });
+    report({ phase: "loading", progress: null, secondsLeft: null, error: null, warning: null });
     const onProgress = (/** @type {LoadProgress} */ progress) => {
       report({ progress, secondsLeft: measureRate(progress) });
     };
@@ -75,7 +76,10 @@ export function createModelLoader({ root, engine = new Engine(), now = () => per
       const runtime = new URL("runtime/", root);
       await Promise.all([
         readTokenizer(controller.signal),
-        engine.load({ folder, runtime, signal: controller.signal, onProgress }),
+        engine.load({
+          ...{ folder, runtime, signal: controller.signal, onProgress },
+          onWarning: (warning) => report({ warning }),
+        }),
       ]);
       report({ phase: "ready" });
       if (isAgain) for (const listener of readyListeners) listener();
@@ -99,6 +103,8 @@ export function createModelLoader({ root, engine = new Engine(), now = () => per
     begin,
     load,
     cancel: () => controller.abort(),
+    /** Hide why the browser does not store the model. */
+    hideWarning: () => report({ warning: null }),
     /** The model stopped: the next request loads it again. @param {Error} error */
     stop: (error) => report({ phase: "idle", error }),
     tokenizer: readTokenizer,

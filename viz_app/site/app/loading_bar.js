@@ -15,10 +15,13 @@ const MEGABYTE = 1e6;
  */
 export function drawLoading(place, loader, context) {
   const { status } = loader;
-  const { phase } = status;
-  place.hidden = phase === "idle" || phase === "ready";
+  const { phase, warning } = status;
+  place.hidden = phase === "idle" || (phase === "ready" && !warning);
   if (phase === "loading") drawProgress(place, loader, context);
   else place.replaceChildren();
+  if (phase === "ready" && warning) {
+    place.append(context.text("site:loading.not_stored"), createHideButton(loader, context));
+  }
   if (phase === "asking") place.append(context.text("site:loading.ask"), createLoadButton(loader, context));
   if (phase === "failed") {
     const isCancelled = status.error?.name === "CancelledError";
@@ -38,6 +41,17 @@ export function createLoadButton(loader, { text, site }) {
   const button = element("button", "primary", label);
   button.type = "button";
   button.onclick = () => loader.load();
+  return button;
+}
+
+/**
+ * @param {ModelLoader} loader
+ * @param {PageContext} context
+ */
+function createHideButton(loader, { text }) {
+  const button = element("button", "quiet", text("site:loading.hide"));
+  button.type = "button";
+  button.onclick = () => loader.hideWarning();
   return button;
 }
 

@@ -32,7 +32,7 @@ from viz_app.tokens import Token
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "viz_app"
-SCRIPTS = sorted(APP.glob("**/*.js"))
+SCRIPTS = sorted(set(APP.glob("**/*.js")) - set(APP.glob("site/runtime/*.js")))
 # What is joined to one script: a view's script has its folder's name, and the page of an export has its own.
 VIEW_SCRIPTS = sorted((APP / "components").glob("**/*.js"))
 ENTRIES = [*(file for file in VIEW_SCRIPTS if file.stem == file.parent.name), APP / "export" / "page.js"]

@@ -17,7 +17,7 @@ def test_the_runtime_is_that_of_the_pinned_package() -> None:
     source, target = browser_runtime.SOURCE, browser_runtime.TARGET
     package = json.loads((browser_runtime.ROOT / "package.json").read_text(encoding="utf-8"))
     for name in browser_runtime.MODULES:
-        assert (target / name).read_bytes() == (source / name).read_bytes()
+        assert (target / f"{name}.js").read_bytes() == (source / f"{name}.mjs").read_bytes()
     compressed = (target / browser_runtime.COMPRESSED).read_bytes()
     assert zlib.decompress(compressed, -zlib.MAX_WBITS) == (source / browser_runtime.WEBASSEMBLY).read_bytes()
     description = json.loads((target / browser_runtime.DESCRIPTION).read_text(encoding="utf-8"))

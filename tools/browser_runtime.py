@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "node_modules" / "onnxruntime-web" / "dist"
 TARGET = ROOT / "viz_app" / "site" / "runtime"
-MODULES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")
+MODULES = ("ort.wasm.min", "ort-wasm-simd-threaded")
 WEBASSEMBLY = "ort-wasm-simd-threaded.wasm"
 COMPRESSED = f"{WEBASSEMBLY}.deflated"
 DESCRIPTION = "runtime.json"
@@ -33,8 +33,8 @@ def describe() -> dict[str, object]:
 
 def main() -> None:
     """Copy the files, and write their description."""
-    for name in MODULES:
-        (TARGET / name).write_bytes((SOURCE / name).read_bytes())
+    for name in MODULES:  # many hosts of static files do not know that .mjs is JavaScript
+        (TARGET / f"{name}.js").write_bytes((SOURCE / f"{name}.mjs").read_bytes())
     (TARGET / COMPRESSED).write_bytes(deflated((SOURCE / WEBASSEMBLY).read_bytes()))
     (TARGET / DESCRIPTION).write_text(json.dumps(describe(), indent=1) + "\n", encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import tempfile
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,8 +30,8 @@ def export_onnx(loaded: LoadedModel, folder: str | Path, *, gradients: bool = Fa
     The graph has inputs and outputs named like the fields of `onnx_export.graph.GraphInputs` and `GraphOutputs`, which
     the guide to ONNX lists. The same model gives files with the same bytes. Weights that are exact in float16 are
     stored in float16.
-    folder: written with `model.onnx`, `weights-0.bin` and further files of at most 8 MB, `tokenizer.json`, and
-        `model.json`, which describes the model.
+    folder: written with `model.onnx`, `weights-0.bin` and further files of at most 8 MB, the files of the
+        tokenizer, and `model.json`, which describes the model. Files of weights of an earlier export are removed.
     gradients: include the gradients of a target with respect to attention maps, head mask and embeddings. They are
         computed if the input `compute_gradients` is true.
     Returns the paths of the written files.
@@ -56,14 +57,21 @@ def export_onnx(loaded: LoadedModel, folder: str | Path, *, gradients: bool = Fa
     files = {GRAPH_FILE: model.SerializeToString(deterministic=True), **files}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    loaded.tokenizer.save(folder, segments=bool(loaded.config.type_vocab_size))
-    for name, content in files.items():
+    tokenizer_files = _tokenizer_files(loaded)
+    for name, content in {**files, **tokenizer_files}.items():
         write_atomically(folder / name, content)
     for old_part in folder.glob("weights-*.bin"):
         if old_part.name not in files:
             old_part.unlink()
     write_atomically(folder / DESCRIPTION_FILE, json.dumps(_describe(loaded, files, gradients), indent=1) + "\n")
-    return [folder / name for name in (*files, "tokenizer.json", DESCRIPTION_FILE)]
+    return [folder / name for name in (*files, *tokenizer_files, DESCRIPTION_FILE)]
+
+
+def _tokenizer_files(loaded: LoadedModel) -> dict[str, bytes]:
+    """Return the content of the files of the tokenizer by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        loaded.tokenizer.save(folder, segments=bool(loaded.config.type_vocab_size))
+        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
 def on_cpu(loaded: LoadedModel) -> LoadedModel:

@@ -339,7 +339,7 @@ def test_the_same_model_gives_the_same_bytes(tiny_model_folder: Path, tiny_folde
     )
     names = sorted(path.name for path in tiny_folder.iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert done.stdout.startswith("4 files, ")
+    assert done.stdout.startswith("5 files, ")
     for name in names:
         assert (tmp_path / name).read_bytes() == (tiny_folder / name).read_bytes(), name
 

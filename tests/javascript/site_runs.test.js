@@ -2,18 +2,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SiteDownloadError } from "../../viz_app/site/app/downloads.js";
 import { maskAgain } from "../../viz_app/site/app/encodings.js";
 import { abortable, createModelLoader } from "../../viz_app/site/app/loading.js";
 import { createRuns } from "../../viz_app/site/app/runs.js";
 import { createSharedResults } from "../../viz_app/site/app/shared_results.js";
 import { swapWord } from "../../viz_app/site/app/swaps.js";
-import {
-  CancelledError,
-  DownloadError,
-  EngineError,
-  InvalidInputError,
-  OutOfMemoryError,
-} from "../../viz_app/site/engine/errors.js";
+import { CancelledError, EngineError, InvalidInputError, OutOfMemoryError } from "../../viz_app/site/engine/errors.js";
 
 const WORDS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "she", "he", "sat", "door", "un", "##do"];
 const [LAYERS, HEADS, MASK] = [2, 2, 3];
@@ -244,7 +239,7 @@ test("A stored run needs no model, also for another word that is stored", async 
 });
 
 test("The model replaces a stored run that is not received", async () => {
-  const stored = { ...NOTHING_STORED, has: () => true, read: () => Promise.reject(new DownloadError("offline")) };
+  const stored = { ...NOTHING_STORED, has: () => true, read: () => Promise.reject(new SiteDownloadError("offline")) };
   const runs = createLiveRuns({ stored });
   assert.equal((await runs.run(REQUEST)).source, "live");
   assert.equal((await runs.encode(REQUEST)).encoding.tokens.length, 4);

@@ -176,7 +176,7 @@ def _write_site(loaded: LoadedModel, folder: Path, exported: Path | None, report
     """Write a site to an empty folder."""
     _write_model(loaded, folder / "model", exported)
     for part in ("engine", "runtime"):
-        shutil.copytree(_FOLDER / part, folder / part, ignore=shutil.ignore_patterns("*.d.mts", "*.d.ts"))
+        shutil.copytree(_FOLDER / part, folder / part, ignore=shutil.ignore_patterns("*.d.ts"))
     for page in PAGE_FOLDERS:
         _write(folder / page / PAGE_FILE, render("site/static/index.html", base="../" if page else "./"))
     for path, source in joined_scripts(_FOLDER / "app" / "app.js", _FOLDER, "scripts").items():

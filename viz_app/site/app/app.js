@@ -50,7 +50,10 @@ function start(site, root) {
   let drawnPage;
   /** Those of the last text that was drawn. @type {Texts | null} */
   let texts = null;
-  /** Words that were masked because the text changed: a click moves this mask. @type {number[] | null} */
+  /**
+   * Words of a text that were masked because it changed: a click moves this mask.
+   * @type {{ text: string, pair: string, masked: number[] } | null}
+   */
   let automaticMask = null;
   let automaticWord = "";
 
@@ -89,9 +92,15 @@ function start(site, root) {
     change({ text, pair: keptPair, ...withoutPositions(), target }, { maskedTexts });
   }
 
+  /** Return whether the masked words are those that were masked because the text changed. */
+  function isAutomaticMask() {
+    const { text, pair, masked } = automaticMask ?? {};
+    return text === state.text && pair === state.pair && masked?.join() === state.masked.join();
+  }
+
   /** @param {number} word */
   function toggleMask(word) {
-    const isMoved = automaticMask?.join() === state.masked.join() && !state.masked.includes(word);
+    const isMoved = isAutomaticMask() && !state.masked.includes(word);
     const others = state.masked.filter((masked) => masked !== word);
     const toggled = state.masked.includes(word) ? others : [...others, word].sort((a, b) => a - b);
     automaticMask = null;
@@ -113,7 +122,7 @@ function start(site, root) {
     const { original } = await runs.encode({ ...state, masked: [] }, { signal });
     if (signal.aborted) return;
     const { masked, isAutomatic } = maskAgain(original, maskedTexts);
-    automaticMask = isAutomatic ? masked : null;
+    automaticMask = isAutomatic ? { text: state.text, pair: state.pair, masked } : null;
     automaticWord = isAutomatic ? wordText(original, masked[0]) : "";
     change({ masked }, { replace: true });
   };
@@ -167,8 +176,7 @@ function start(site, root) {
       frame.clear();
     }
     try {
-      const isAutomatic = automaticMask !== null && automaticMask.join() === state.masked.join();
-      const notice = isAutomatic ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
+      const notice = isAutomaticMask() ? context.text("frame:notices.automatic_mask", { word: automaticWord }) : "";
       const restoreFocus = rememberFocus(document.body);
       const places = frame.draw(context, { faults, loader, notice });
       const maskedTexts = history.state?.maskedTexts ?? [];

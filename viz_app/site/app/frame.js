@@ -1,6 +1,7 @@
 // The frame of all pages: navigation, title, texts, tokens, notices, and the places of the page.
 
 import { element } from "../../components/elements.js";
+import { InvalidInputError } from "../engine/errors.js";
 import { createButton } from "./controls.js";
 import { drawFailure } from "./failures.js";
 import { drawLoading } from "./loading_bar.js";
@@ -59,7 +60,7 @@ export function createFrame(parent, actions) {
       document.body.dataset.page = state.page;
       nodes.problem.replaceChildren();
       nodes.figure.setAttribute("aria-busy", "true");
-      nodes.figure.hidden = nodes.reading.hidden = false;
+      nodes.figure.hidden = nodes.reading.hidden = nodes.strip.hidden = false;
       drawNavigation(nodes, context);
       nodes.title.textContent = text("title");
       nodes.line.textContent = lineOf(context, state.page);
@@ -116,6 +117,8 @@ export function createFrame(parent, actions) {
     fail: (error, loader) => {
       nodes.figure.setAttribute("aria-busy", "false");
       nodes.figure.hidden = nodes.reading.hidden = true; // of another state
+      // Tokens and target are those of another text if this one cannot be read.
+      if (error instanceof InvalidInputError) nodes.strip.hidden = nodes.target.hidden = true;
       drawFailure(nodes.problem, error, context, { loader, openExample: actions.openExample });
     },
   };

@@ -1,8 +1,9 @@
 // The source of all numbers: stored runs first, otherwise the model in this browser.
 
-import { DownloadError, EngineError, OutOfMemoryError } from "../engine/errors.js";
+import { EngineError, OutOfMemoryError } from "../engine/errors.js";
 import { baselineOf, gradientXAttention, inputXGradient } from "../engine/integrated_gradients.js";
 import { removablePositions } from "./attributions.js";
+import { SiteDownloadError } from "./downloads.js";
 import { occlusion } from "./occlusion.js";
 import { createSharedResults } from "./shared_results.js";
 import { formatTarget } from "./state.js";
@@ -59,7 +60,7 @@ export function createRuns({ site, loader, stored }) {
   const readStored = async (request) => {
     if (!stored.has(request)) return null;
     return stored.read(request).catch((error) => {
-      if (error instanceof DownloadError) return null;
+      if (error instanceof SiteDownloadError) return null;
       throw error;
     });
   };

@@ -44,7 +44,10 @@ export function drawTargetControl(place, context, run) {
  * @param {Run} run with all heads on
  */
 export function targetNotice({ text, state }, { target }) {
-  if (state.target === null || formatTarget(state.target) === formatTarget(target?.target ?? null)) return "";
+  if (state.target === null || formatTarget(state.target) === formatTarget(target?.target ?? null)) {
+    const isLeftOut = state.contrast && state.contrast !== target?.label && target?.againstId === null;
+    return isLeftOut ? text("site:impossible_contrast", { word: state.contrast }) : "";
+  }
   const label = state.target === "nsp" ? text("frame:targets.nsp") : state.target.word;
   return text("site:impossible_target", { word: label });
 }

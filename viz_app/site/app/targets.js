@@ -30,22 +30,43 @@ export function defaultTarget({ predictions, nextSentence }) {
 }
 
 /**
- * Return the tokens of a target; of the default target if the requested one is not possible for this text.
+ * Return the tokens of a target; of the default target if the requested one is not possible for this text. A contrast
+ * that is not possible is left out.
  * @param {Pick<RunRequest, "target" | "contrast">} request
  * @param {Predicted} predicted of the model with all heads on
  * @param {Vocabulary} vocabulary
  * @returns {TargetTokens | null}
  */
 export function targetTokens({ target, contrast }, predicted, vocabulary) {
-  if (target !== null && isPossible(target, predicted)) {
-    try {
-      return tokensOf(target, contrast, predicted.encoding, vocabulary);
-    } catch (error) {
-      if (!(error instanceof InvalidInputError)) throw error;
-    }
-  }
+  const { encoding } = predicted;
   const first = defaultTarget(predicted);
-  return first && tokensOf(first, target === null ? contrast : "", predicted.encoding, vocabulary);
+  /** @type {[Target, string][]} */
+  const candidates = [
+    [target !== null && isPossible(target, predicted) ? target : null, contrast],
+    [target !== null && isPossible(target, predicted) ? target : null, ""],
+    [first, target === null ? contrast : ""],
+  ];
+  for (const [candidate, against] of candidates) {
+    const tokens = candidate && possibleTokens(candidate, against, encoding, vocabulary);
+    if (tokens) return tokens;
+  }
+  return first && tokensOf(first, "", encoding, vocabulary);
+}
+
+/**
+ * Return the tokens of a target; null if it is not possible.
+ * @param {Exclude<Target, null>} target
+ * @param {string} contrast
+ * @param {Encoding} encoding
+ * @param {Vocabulary} vocabulary
+ */
+function possibleTokens(target, contrast, encoding, vocabulary) {
+  try {
+    return tokensOf(target, contrast, encoding, vocabulary);
+  } catch (error) {
+    if (error instanceof InvalidInputError) return null;
+    throw error;
+  }
 }
 
 /**

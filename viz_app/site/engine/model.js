@@ -12,7 +12,7 @@ import { FileStorage, free, readDescription, readFile, transferredBytes } from "
 import { checkRequest } from "./requests.js";
 import { targetValue } from "./targets.js";
 
-/** @typedef {typeof import("../runtime/ort.wasm.min.mjs")} Runtime */
+/** @typedef {typeof import("../runtime/ort.wasm.min.js")} Runtime */
 /** @typedef {import("./files.js").FileEntry} FileEntry */
 /** @typedef {import("./requests.js").ModelDescription} ModelDescription */
 /** @typedef {import("./requests.js").OutputName} OutputName */
@@ -60,7 +60,7 @@ export class Model {
   /**
    * @param {ModelDescription} description
    * @param {Runtime} runtime
-   * @param {import("../runtime/ort.wasm.min.mjs").InferenceSession} session
+   * @param {import("../runtime/ort.wasm.min.js").InferenceSession} session
    */
   constructor(description, runtime, session) {
     this.description = description;
@@ -244,10 +244,11 @@ function checkDescription(content) {
  * @param {Uint8Array<ArrayBuffer>} webAssembly
  */
 async function startRuntime(folder, webAssembly) {
-  await importModule(`${folder}ort-wasm-simd-threaded.mjs`); // the runtime imports it: here, an error has its name
-  const runtime = /** @type {Runtime} */ (await importModule(`${folder}ort.wasm.min.mjs`));
+  const mjs = `${folder}ort-wasm-simd-threaded.js`;
+  await importModule(mjs); // the runtime imports it: here, an error has its name
+  const runtime = /** @type {Runtime} */ (await importModule(`${folder}ort.wasm.min.js`));
   runtime.env.logLevel = "error";
-  Object.assign(runtime.env.wasm, { wasmPaths: folder, numThreads: 1, wasmBinary: webAssembly });
+  Object.assign(runtime.env.wasm, { wasmPaths: { mjs }, numThreads: 1, wasmBinary: webAssembly });
   return runtime;
 }
 

@@ -10,7 +10,6 @@
  * @typedef {object} ServiceWorkerScope
  * @property {{ scope: string }} registration
  * @property {{ claim: () => Promise<void> }} clients
- * @property {() => Promise<void>} skipWaiting
  * @property {((type: "install" | "activate", listener: (event: LifeEvent) => void) => void) &
  *   ((type: "fetch", listener: (event: FetchEvent) => void) => void)} addEventListener
  */
@@ -41,7 +40,6 @@ async function storeFiles() {
   const cache = await caches.open(CACHE);
   await Promise.all(SITE.pages.map((page) => storePage(cache, page)));
   await cache.addAll(SITE.files.map(latest));
-  await worker.skipWaiting();
 }
 
 /**
@@ -62,6 +60,7 @@ async function storePage(cache, page) {
  */
 const latest = (path) => new Request(new URL(path, scope), { cache: "no-cache" });
 
+/** The former version is no longer in use: a new worker starts when all pages of the site are closed. */
 async function deleteOldCaches() {
   const names = (await caches.keys()).filter((name) => name.startsWith(OWN_CACHES) && name !== CACHE);
   await Promise.all(names.map((name) => caches.delete(name)));

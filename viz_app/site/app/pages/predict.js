@@ -102,7 +102,8 @@ function createMask(context, run, { prediction, before, rows }, limit) {
   const put = createButton(text("site:put", { word: selected.label }), "quiet", () =>
     change(putWord(run, position, selected.label, context)),
   );
-  part.append(sentence, probabilityBars(rows, { texts: barTexts(context, caption), limit, onSelect }), put);
+  part.append(sentence, probabilityBars(rows, { texts: barTexts(context, caption), limit, onSelect }));
+  if (!/^(##|\[)/.test(selected.label)) part.append(put); // a whole word
   return part;
 }
 
@@ -157,7 +158,7 @@ function putWord({ encoding }, position, word, { state }) {
   const pieces = piecesOfWord(encoding, number);
   const [start, end] = [encoding.offsets[pieces[0]][0], encoding.offsets[pieces[pieces.length - 1]][1]];
   const characters = [...state[name]];
-  const text = [...characters.slice(0, start), word.replace(/^##/, ""), ...characters.slice(end)].join("");
+  const text = [...characters.slice(0, start), word, ...characters.slice(end)].join("");
   return { [name]: text, masked: state.masked.filter((masked) => masked !== number), target: null, contrast: "" };
 }
 

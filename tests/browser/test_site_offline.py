@@ -15,6 +15,7 @@ from tests.browser.static_site import StaticSite, serve_site
 from tests.conftest import built_once
 from viz_app.site.build import build_site
 
+IS_WAITING = "navigator.serviceWorker.getRegistration().then(({ waiting }) => Boolean(waiting))"
 CACHES = """async () => Object.fromEntries(await Promise.all((await caches.keys()).map(
   async (name) => [name, (await (await caches.open(name)).keys()).map(({ url }) => url)])))"""
 READ = "async ([cacheName, url]) => (await caches.match(url, { cacheName })).text()"
@@ -84,11 +85,16 @@ def test_a_changed_site_replaces_what_was_stored(browser: Browser, folder: Path)
         worker.write_text(worker.read_text("utf-8").replace(version, "changed"), encoding="utf-8")
         (site / "icon.svg").write_text(CHANGED, encoding="utf-8")
         tab.reload()
-        both = {f"site {scope} {version}", f"site {scope} changed", model}
-        wait_for_caches(tab, both)
-        tab.goto("about:blank")
+        for _ in range(300):
+            if tab.evaluate(IS_WAITING):
+                break
+            tab.wait_for_timeout(100)
+        assert tab.evaluate(CACHES).keys() == {f"site {scope} {version}", f"site {scope} changed", model}
+        former, tab = tab, tab.context.new_page()
+        former.close()
+        tab.wait_for_timeout(2000)  # in which the waiting worker starts
         tab.goto(scope)
-        after = wait_for_caches(tab, both - {f"site {scope} {version}"})
+        after = wait_for_caches(tab, {f"site {scope} changed", model})
         assert after.keys() == {f"site {scope} changed", model}
         assert after[model] == before[model]
         assert tab.evaluate(READ, [f"site {scope} changed", f"{scope}icon.svg"]) == CHANGED

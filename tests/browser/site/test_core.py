@@ -10,9 +10,9 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 import bert_core
 from bert_core import LoadedModel, ModelRun
+from tests.browser.site.test_site_lessons import axe_findings
 from tests.browser.static_site import StaticSite
 from tests.hostile import HOSTILE
-from tests.site.test_site_lessons import axe_findings
 from viz_app.figures.style import two_digits
 
 pytestmark = pytest.mark.slow

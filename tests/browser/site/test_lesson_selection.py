@@ -24,7 +24,7 @@ from viz_app.site.lessons import (
     stored_views,
 )
 
-APP = Path(__file__).parents[2] / "viz_app" / "site" / "app"
+APP = Path(__file__).parents[3] / "viz_app" / "site" / "app"
 KEPT = ["both_sides", "follows", "a_robin", "he_or_she"]
 
 

@@ -27,7 +27,7 @@ from viz_app.shell.lesson_check import possible_answers
 from viz_app.shell.lesson_records import record_work
 from viz_app.site.lessons import SITE_CHECKS, check_settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROCESS = ROOT / "tests" / "javascript" / "lesson_check_process.js"
 TOP_COUNT = 20
 

@@ -9,12 +9,9 @@ import pytest
 
 import bert_core
 from bert_core import LoadedModel
-from tests.browser.conftest import _tabs, browser, page
 from tests.browser.static_site import StaticSite, serve_site
 from tests.conftest import built_once
 from viz_app.site.build import build_site
-
-__all__ = ["_tabs", "browser", "page"]  # fixtures
 
 
 @pytest.fixture(scope="session")

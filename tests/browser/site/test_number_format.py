@@ -10,7 +10,7 @@ from pathlib import Path
 
 from viz_app.figures.lessons import number_written
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPECIFICATIONS = [
     f"{sign}{precision}{kind}"
     for sign in ("", "+", ",")

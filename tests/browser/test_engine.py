@@ -264,6 +264,16 @@ def test_a_missing_file_of_the_runtime_is_named(site_page: Page, name: str) -> N
     assert result["message"].startswith(f"{name} could not be downloaded")
 
 
+@pytest.mark.parametrize("name", ["worker.js", "requests.js"])
+def test_a_script_of_the_worker_that_is_missing_is_a_failed_download(site_page: Page, name: str) -> None:
+    """Also a module that the worker imports; the next load works."""
+    site_page.evaluate("import('/engine/engine.js')")
+    site_page.route(f"**/engine/{name}", lambda route: route.fulfill(status=404, body="none"))
+    assert load(site_page)["error"] == "DownloadError"
+    site_page.unroute(f"**/engine/{name}")
+    assert load(site_page)["name"] == "headlight-mini"
+
+
 def test_files_that_are_no_model_are_unsupported(site_page: Page) -> None:
     """A description of something else, and a graph that the runtime cannot read."""
     site_page.route("**/model/model.json", lambda route: route.fulfill(json={"name": "other"}))

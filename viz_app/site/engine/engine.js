@@ -1,6 +1,6 @@
 // The engine: a model in a worker, so that the page does not wait for it.
 
-import { CancelledError, checkCancelled, EngineError, fromSent, OutOfMemoryError } from "./errors.js";
+import { CancelledError, checkCancelled, DownloadError, EngineError, fromSent, OutOfMemoryError } from "./errors.js";
 
 /** @typedef {import("./errors.js").StorageError} StorageError */
 /** @typedef {import("./requests.js").RunRequest} RunRequest */
@@ -48,8 +48,12 @@ export class Engine {
     const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     this.#worker = worker;
     worker.addEventListener("message", ({ data }) => this.#receive(data));
-    worker.addEventListener("error", () => {
-      this.#stop(worker, new EngineError("The model stopped unexpectedly: load it again."));
+    worker.addEventListener("error", ({ message }) => {
+      // An error of the script has a message; without one, the script or a module that it imports was not received.
+      const error = message
+        ? new EngineError("The model stopped unexpectedly: load it again.")
+        : new DownloadError("worker.js could not be downloaded: check the connection and load the model again.");
+      this.#stop(worker, error);
     });
     const message = { kind: "load", folder: absolute(folder), runtime: absolute(runtime), requireStorage };
     try {

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_core import Encoding, Tokenizer
+from bert_core import Tokenizer
 from bert_core.refused import Refused
 from tests.hostile import HOSTILE
+from viz_app.site.stored_runs import encoding_fields
 
 SENTENCES = [
     "a",
@@ -136,25 +137,6 @@ def _character(draw: random.Random) -> str:
     return chr(code_point) if not 0xD800 <= code_point < 0xE000 else " "
 
 
-def fields(encoding: Encoding) -> dict[str, Any]:
-    """The fields of an encoding as the engine names them."""
-    return {
-        "text": encoding.text,
-        "pair": encoding.pair,
-        "tokens": list(encoding.tokens),
-        "inputIds": list(encoding.input_ids),
-        "tokenTypeIds": list(encoding.token_type_ids),
-        "offsets": [list(span) for span in encoding.offsets],
-        "words": list(encoding.words),
-        "sides": list(encoding.sides),
-        "roles": list(encoding.roles),
-        "maskPositions": list(encoding.mask_positions),
-        "wordCount": encoding.word_count,
-        "fullLength": encoding.full_length,
-        "truncatedCount": encoding.truncated_count,
-    }
-
-
 def python_encodings(
     tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int = 512
 ) -> list[dict[str, Any]]:
@@ -165,6 +147,6 @@ def python_encodings(
 def _python_encoding(tokenizer: Tokenizer, text: str, pair: str, max_length: int) -> dict[str, Any]:
     """The fields of one encoding, or its error."""
     try:
-        return fields(tokenizer.encode(text, pair, max_length=max_length))
+        return encoding_fields(tokenizer.encode(text, pair, max_length=max_length))
     except Refused as error:
         return {"error": str(error)}

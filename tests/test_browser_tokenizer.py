@@ -19,9 +19,10 @@ from bert_core import BertConfig, Tokenizer
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS
 from bert_core.tokenizer_files import TokenizerFiles
-from tests.browser_texts import REFUSED, WORDS, fields, fuzzed_texts, python_encodings, texts
+from tests.browser_texts import REFUSED, WORDS, fuzzed_texts, python_encodings, texts
 from tests.test_javascript import node
 from tools import unicode_table
+from viz_app.site.stored_runs import encoding_fields
 
 ENCODE = """
 import { readFileSync } from "node:fs";
@@ -223,13 +224,13 @@ def test_masked_words_tokens_and_words_are_equal(mini: Tokenizer, tmp_path: Path
         "é",
     ]
     requests = [
-        *(("maskWords", (fields(encoding), selected)) for selected in words),
+        *(("maskWords", (encoding_fields(encoding), selected)) for selected in words),
         *(("piecesOf", (term,)) for term in terms),
         *(("idOf", (term,)) for term in terms),
         *(("tokenOf", (number,)) for number in (0, 103, 2_000, len(mini) - 1)),
     ]
     expected = [
-        *(answer(lambda selected=selected: fields(mini.mask_words(encoding, selected))) for selected in words),
+        *(answer(lambda selected=selected: encoding_fields(mini.mask_words(encoding, selected))) for selected in words),
         *(answer(lambda term=term: list(bert_core.records.targets.pieces_of(mini, term))) for term in terms),
         *map(mini.id_of, terms),
         *map(mini.token_of, (0, 103, 2_000, len(mini) - 1)),

@@ -18,8 +18,9 @@ import bert_core
 from bert_core import Encoding, LoadedModel, Refused, Target
 from tests.browser.conftest import opened_tab
 from tests.browser.static_site import build_site, serve_site
-from tests.browser_texts import fields, texts
+from tests.browser_texts import texts
 from tests.conftest import built_once
+from viz_app.site.stored_runs import encoding_fields
 
 LONG = "The old man who lived by the sea told the children stories about ships and storms every evening. "
 COUNT = 50
@@ -132,7 +133,9 @@ def test_fifty_texts_have_the_numbers_of_the_library(loaded: LoadedModel, page: 
         positions = encoding.mask_positions or (1,)
         masked = sorted({encoding.words[position] for position in encoding.mask_positions})
         in_page = page.evaluate(ENCODE, [encoding.text, encoding.pair or "", masked])
-        assert {name: in_page[name] for name in fields(encoding)} == json.loads(json.dumps(fields(encoding)))
+        assert {name: in_page[name] for name in encoding_fields(encoding)} == json.loads(
+            json.dumps(encoding_fields(encoding))
+        )
         words = generator.integers(1000, 30000, (len(positions), 2)).tolist()
         target, in_engine = target_of(number, encoding, positions, words)
         shape = loaded.config.num_hidden_layers, loaded.config.num_attention_heads

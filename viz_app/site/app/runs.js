@@ -218,7 +218,7 @@ const GRADIENT_OUTPUTS = ["attentionGradient", "headMaskGradient"];
  * @param {number} maxTokens
  * @returns {Texts}
  */
-export function encodeText(tokenizer, { text, pair, masked }, maxTokens) {
+function encodeText(tokenizer, { text, pair, masked }, maxTokens) {
   const original = tokenizer.encode(text, pair, maxTokens);
   const words = masked.filter((word) => word < original.wordCount);
   return { encoding: tokenizer.maskWords(original, words), original };

@@ -171,7 +171,7 @@ export function formatTarget(target) {
  * @param {string} value
  * @returns {Target}
  */
-function parseTarget(value) {
+export function parseTarget(value) {
   if (value === "") return null;
   if (value === "nsp") return "nsp";
   const [, position, word] = /^(\d{1,6}):(.*\S.*)$/s.exec(value) ?? [];
@@ -224,6 +224,13 @@ function parseHeads(value, site) {
     .map((part) => parseHead(part, site));
   return sortedHeads(heads.filter(([layer, head]) => !site.model.pruned_heads[layer]?.includes(head)));
 }
+
+/**
+ * Return whether two heads are the same.
+ * @param {Head} first
+ * @param {Head} second
+ */
+export const isSameHead = (first, second) => first[0] === second[0] && first[1] === second[1];
 
 /**
  * Return heads in order, each once.

@@ -1,7 +1,7 @@
 // The controls of the explained prediction and of its contrast.
 
 import { element } from "../../components/elements.js";
-import { formatTarget } from "./state.js";
+import { formatTarget, parseTarget } from "./state.js";
 
 /** @import { PageContext, Run, Target } from "./types.d.ts" */
 
@@ -28,7 +28,7 @@ export function drawTargetControl(place, context, run) {
   select.title = text("frame:target.help");
   select.onchange = () => {
     if (select.value === OTHER) drawWordField(place, context, run);
-    else change({ target: optionTarget(select.value), contrast: "" });
+    else change({ target: parseTarget(select.value), contrast: "" });
   };
   place.append(select);
   if (target.target === "nsp") return;
@@ -100,16 +100,6 @@ const targetLabel = (text, target) =>
   target === "nsp"
     ? text("frame:targets.nsp")
     : text("frame:targets.mlm", { word: target.word, first: target.position });
-
-/**
- * @param {string} value
- * @returns {Target}
- */
-function optionTarget(value) {
-  if (value === "nsp") return "nsp";
-  const [position, ...word] = value.split(":");
-  return { position: Number(position), word: word.join(":") };
-}
 
 /**
  * @param {PageContext} context

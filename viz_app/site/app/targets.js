@@ -24,7 +24,7 @@ import { targetProbability } from "../engine/targets.js";
  * @param {Predicted} predicted of the model with all heads on
  * @returns {Target}
  */
-export function defaultTarget({ predictions, nextSentence }) {
+function defaultTarget({ predictions, nextSentence }) {
   if (predictions.length) return { position: predictions[0].position, word: predictions[0].top[0].token };
   return nextSentence === null ? null : "nsp";
 }
@@ -40,10 +40,11 @@ export function defaultTarget({ predictions, nextSentence }) {
 export function targetTokens({ target, contrast }, predicted, vocabulary) {
   const { encoding } = predicted;
   const first = defaultTarget(predicted);
+  const requested = target !== null && isPossible(target, predicted) ? target : null;
   /** @type {[Target, string][]} */
   const candidates = [
-    [target !== null && isPossible(target, predicted) ? target : null, contrast],
-    [target !== null && isPossible(target, predicted) ? target : null, ""],
+    [requested, contrast],
+    [requested, ""],
     [first, target === null ? contrast : ""],
   ];
   for (const [candidate, against] of candidates) {

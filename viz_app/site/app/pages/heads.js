@@ -8,7 +8,7 @@ import { barTexts, halfBar, probabilityBars } from "../charts.js";
 import { createDownload, drawChoice, drawMissingTarget, writeReading } from "../controls.js";
 import { allHeads, prunedHeads } from "../find_heads.js";
 import { withProgress } from "../progress.js";
-import { sortedHeads } from "../state.js";
+import { isSameHead, sortedHeads } from "../state.js";
 import { drawTable } from "../tables.js";
 import { originalId, probabilityOf } from "../targets.js";
 
@@ -104,7 +104,7 @@ function drawSwitches(view, { state, site, text, change }, full, ablations) {
   const pruned = prunedHeads(full);
   const title = values ? (ablations ? "title" : "title_estimate") : "title_switch";
   const names = allHeads(full).map(([layer, head], i) => {
-    if (pruned.some((other) => isSame(other, [layer, head]))) {
+    if (pruned.some((other) => isSameHead(other, [layer, head]))) {
       return text("site:pruned_head", { head: `L${layer} H${head}` });
     }
     const value = values ? signedDigits(values[i]) : "";
@@ -147,12 +147,6 @@ function unitOf({ target }) {
 const signedDigits = (value) => (value < 0 ? "" : "+") + twoDigits(value);
 
 /**
- * @param {Head} one
- * @param {Head} other
- */
-const isSame = (one, other) => one[0] === other[0] && one[1] === other[1];
-
-/**
  * Return the heads that are off after a click: the clicked ones are switched off, or on if all of them are off.
  * @param {Run} run
  * @param {Head[]} off
@@ -165,10 +159,10 @@ export function switched(run, off, layer, head) {
     (one) =>
       (layer === null || one[0] === layer) &&
       (head === null || one[1] === head) &&
-      !pruned.some((other) => isSame(other, one)),
+      !pruned.some((other) => isSameHead(other, one)),
   );
-  const isOff = (/** @type {Head} */ one) => off.some((other) => isSame(other, one));
-  if (clicked.every(isOff)) return off.filter((one) => !clicked.some((other) => isSame(other, one)));
+  const isOff = (/** @type {Head} */ one) => off.some((other) => isSameHead(other, one));
+  if (clicked.every(isOff)) return off.filter((one) => !clicked.some((other) => isSameHead(other, one)));
   return sortedHeads([...off, ...clicked]);
 }
 

@@ -13,7 +13,7 @@ import { allHeads, currentEdge, edgeValues, openingHead } from "../find_heads.js
 import { createLink, lineOf } from "../frame.js";
 import { drawHeadList } from "../head_list.js";
 import { withProgress } from "../progress.js";
-import { PAGE_NAMES, sortedHeads, withoutPositions } from "../state.js";
+import { isSameHead, PAGE_NAMES, sortedHeads, withoutPositions } from "../state.js";
 import { swapWord } from "../swaps.js";
 import { originalId, probabilityOf } from "../targets.js";
 import { quoted } from "../texts.js";
@@ -175,7 +175,7 @@ function drawEffect(place, context, shown) {
   const { state, site, text, change } = context;
   const { run, head, edge, labels } = shown;
   if (isPruned(context, head)) return;
-  const isOff = state.off.some((off) => off.join() === head.join());
+  const isOff = state.off.some((off) => isSameHead(off, head));
   const sentence = element("p", state.off.length ? "result" : "");
   if (state.off.length) sentence.textContent = offSentence(context, shown);
   else {
@@ -211,7 +211,7 @@ function offSentence({ state, text, site }, { full, run, head }) {
   const { off } = state;
   const [first, present] = [full.predictions[0].top[0], run.predictions[0].top[0]];
   const count = existingHeads(site.model).length;
-  const one = off[0].join() === head.join() ? text("off.this", { count }) : headName(off[0]);
+  const one = isSameHead(off[0], head) ? text("off.this", { count }) : headName(off[0]);
   const heads = off.length > 1 ? text("off.several", { off: off.length, count }) : one;
   const [before, after] = [twoDigits(first.probability), twoDigits(present.probability)];
   if (first.id === present.id) return text("off.stays", { heads, word: present.token, before, after });
@@ -226,7 +226,7 @@ function offSentence({ state, text, site }, { full, run, head }) {
 function drawHead({ context, view, headTitle, headReading }, { run, head, edge, labels }) {
   const { state, site, text } = context;
   const { encoding, layers, heads } = run;
-  const isOff = state.off.some((off) => off.join() === head.join());
+  const isOff = state.off.some((off) => isSameHead(off, head));
   const count = existingHeads(site.model).length;
   headTitle.textContent = text(isOff ? "head_off" : "head", { count, name: headName(head) });
   headReading.textContent = text("head_reading", { query: quoted(labels[edge[0]], state.lang) });

@@ -42,7 +42,7 @@ def one_by_one(loaded: LoadedModel, text: Encoding, target: Target, layer: int) 
     for query, key in np.ndindex(differences.shape):
         edited = bert_core.edited(loaded, [AttentionKnockout((query,), (key,), (layer,), (HEAD,))])
         states = edited.model.bert(ids, positions=rows).last_hidden_state
-        differences[query, key] = target_values(edited, target, states).item()
+        differences[query, key] = target_values(edited, text, target, states).item()
     return differences
 
 

@@ -218,6 +218,7 @@ from .run.neurons import neuron_activations as neuron_activations
 from .run.neurons import neuron_gradients as neuron_gradients
 from .run.neurons import neuron_words as neuron_words
 from .run.neurons import suppress_neurons as suppress_neurons
+from .run.own_targets import TargetOutputs as TargetOutputs
 from .run.patch_edits import make_patch as make_patch
 from .run.patching import estimate_patches as estimate_patches
 from .run.patching import patch as patch

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import json
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from hashlib import sha256
+from types import CellType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -94,6 +98,60 @@ def fingerprinted_settings(config: BertConfig, heads: Collection[str]) -> dict[s
     if config.classifier_pooling != "cls" and not POOLED_HEADS.isdisjoint(heads):
         settings["classifier_pooling"] = config.classifier_pooling
     return settings
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """Return 16 hexadecimal digits that change with a function: its source, defaults and the values that it encloses.
+
+    Without source, as in an interactive session, its bytecode and constants take its place. Enclosed tensors and arrays
+    count with all their values, and other objects with their `repr`. Global variables and the functions that it calls
+    are not covered.
+    """
+    return sha256(_to_json(_describe_function(function))).hexdigest()[:16]
+
+
+def _describe_function(function: Callable[..., Any]) -> Any:
+    """Return what `function_digest` covers, as values that JSON can hold."""
+    if isinstance(function, functools.partial):
+        parts = (*function.args, *sorted(function.keywords.items()))
+        return ["partial", _describe_function(function.func), *map(_describe_value, parts)]
+    if not hasattr(function, "__code__"):  # an object with __call__, or a function of another language
+        return [type(function).__qualname__, _describe_value(getattr(function, "__dict__", {})), repr(function)]
+    try:
+        text: Any = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = [function.__code__.co_code.hex(), [repr(constant) for constant in function.__code__.co_consts]]
+    defaults = [getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)]
+    cells = [_cell_contents(cell) for cell in getattr(function, "__closure__", None) or ()]
+    return [
+        text,
+        _describe_value(defaults),
+        _describe_value(cells),
+        _describe_value(getattr(function, "__self__", None)),
+    ]
+
+
+def _describe_value(value: object) -> Any:
+    """Return a value that a function encloses as values that JSON can hold."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [str(value.dtype), list(value.shape), sha256(np.ascontiguousarray(value).data).hexdigest()]
+    if isinstance(value, Tensor):
+        return [str(value.dtype), list(value.shape), tensor_digest(value.detach(), value.dtype)]
+    if isinstance(value, torch.nn.Module):
+        return {name: _describe_value(tensor) for name, tensor in value.state_dict().items()}
+    if isinstance(value, list | tuple):
+        return [_describe_value(item) for item in value]
+    if isinstance(value, dict):
+        return [[repr(key), _describe_value(item)] for key, item in value.items()]
+    return _describe_function(value) if isinstance(value, FunctionType | functools.partial) else repr(value)
+
+
+def _cell_contents(cell: CellType) -> object:
+    """Return the content of a cell of a closure, None for a variable without a value."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def tensor_digest(tensor: Tensor, dtype: torch.dtype) -> str:

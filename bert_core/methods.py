@@ -35,7 +35,7 @@ from bert_core.refused import Refused, require_sequence, validate_arguments
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
 from bert_core.run.memory import decomposition_bytes
-from bert_core.run.targets import target_rows
+from bert_core.run.targets import check_target, target_rows
 from bert_core.tokenizer import Encoding
 
 
@@ -95,7 +95,8 @@ class Method:
     scores: function that returns scores (token,).
     layers: function that returns scores (layer, token), one row for each layer; None if the method has no such scores.
     passes: function from a number of tokens to the approximate cost of the method, in forward passes of the text.
-    check: function that raises Refused for a model whose layers the method does not support.
+    check: function that raises Refused for a model whose layers the method does not support, and for a target without
+        the path to its value that the method needs, if a target is given as its second argument.
 
     >>> import bert_core
     >>> len(bert_core.METHODS)
@@ -112,7 +113,7 @@ class Method:
     scores: Callable[[_MethodInputs], np.ndarray]
     layers: Callable[[_MethodInputs], np.ndarray] | None = None
     passes: Callable[[int], int] = lambda tokens: 1
-    check: Callable[[LoadedModel], None] = lambda loaded: None
+    check: Callable[..., None] = lambda loaded, target=None: None
 
 
 def _pass_per_token(tokens: int) -> int:
@@ -300,27 +301,30 @@ def method_of(name: str) -> Method:
 DEFAULT_METHODS = ("DecompX", "occlusion")
 
 
-def supported_methods(loaded: LoadedModel) -> tuple[str, ...]:
-    """Return the names of all methods that a model supports."""
+def supported_methods(loaded: LoadedModel, target: Target | None = None) -> tuple[str, ...]:
+    """Return the names of all methods that a model supports, for a target if one is given."""
     names = []
     for method in METHODS:
         with suppress(Refused):
-            method.check(loaded)
+            method.check(loaded, target)
             names.append(method.name)
     return tuple(names)
 
 
-def default_methods(loaded: LoadedModel) -> tuple[str, ...]:
-    """Return the methods of explanations of a file, of `DEFAULT_METHODS` those that a model supports."""
-    supported = supported_methods(loaded)
+def default_methods(loaded: LoadedModel, target: Target | None = None) -> tuple[str, ...]:
+    """Return the methods of explanations of a file, of `DEFAULT_METHODS` those that `supported_methods` returns."""
+    supported = supported_methods(loaded, target)
     return tuple(name for name in DEFAULT_METHODS if name in supported)
 
 
-def check_methods(loaded: LoadedModel, names: Sequence[str]) -> list[Method]:
-    """Return methods by their names. Raises Refused for an unknown one, and for one that a model does not support."""
+def check_methods(loaded: LoadedModel, names: Sequence[str], target: Target | None = None) -> list[Method]:
+    """Return methods by their names.
+
+    Raises Refused for an unknown one, and for one that a model does not support, or a target if one is given.
+    """
     methods = [method_of(name) for name in names]
     for method in methods:
-        method.check(loaded)
+        method.check(loaded, target)
     return methods
 
 
@@ -350,7 +354,7 @@ def token_scores(
 ) -> np.ndarray:
     """Compute the scores of all tokens for one target by several methods.
 
-    methods: names of methods, in the order of the result; None computes all that the model supports.
+    methods: names of methods, in the order of the result; None computes all that the model and the target support.
     run: result of `capture` for the same text, target and head mask; None captures it when a method needs it.
     head_mask: gates of the heads, (layer, head); None means 1 for each head.
     report: called with the number of finished methods (see `Progress`).
@@ -369,7 +373,8 @@ def token_scores(
     >>> [encoding.tokens[position] for position in scores.argmax(1)]
     ['opened', 'opened']
     """
-    names = supported_methods(loaded) if methods is None else require_sequence("methods", methods, "names")
+    check_target(loaded, encoding, target)
+    names = supported_methods(loaded, target) if methods is None else require_sequence("methods", methods, "names")
     selected = check_methods(loaded, names)
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     scores = np.empty((len(selected), len(encoding)))

@@ -21,10 +21,11 @@ from bert_core.registry import Table
 TARGET_VALUES: Mapping[str, str] = {
     "position": "a position", "token_id": "a token_id", "against": "a second token_id (against)", "label": "a label",
     "pieces": "the masked pieces and their tokens", "last": "a last position",
-    "other": "a second text", "pooled": "the pooled positions",
+    "other": "a second text", "pooled": "the pooled positions", "name": "a name", "function": "a function",
 }  # fmt: skip
 # Fields of a target that its text form can have -> their placeholders in that form.
 TEXT_VALUES: Mapping[str, str] = {"position": "POSITION", "last": "LAST", "label": "LABEL"}
+CUSTOM = "custom"  # kind of targets whose value is a function, and name of their head
 RESERVED_NAMES = ("like", "alike")  # first words of other text forms of targets
 _TEMPLATE_NAMES = ("word", "other", "label", "text", "first", "last", "count")
 # Template of a target kind -> the names that it may contain.
@@ -165,6 +166,10 @@ _KINDS: dict[str, TargetKind] = {
         ("position",), "detector", "nats of log-odds", "sigmoid",
         "“{word}” at {first} replaced", "Why does “{word}” at position {first} look replaced, or not?",
         "“{word}” being replaced", "probability {probability}",
+    ),
+    CUSTOM: TargetKind(
+        ("name", "function"), CUSTOM, "units of the target", None,
+        "“{word}”", "Why this value of “{word}”?", "a larger value of “{word}”", "value {value}",
     ),
 }  # fmt: skip
 TARGET_KINDS = Table(_KINDS)

@@ -56,6 +56,7 @@ from bert_core.records import (
 from bert_core.refused import Refused, require_instances, require_sequence, short_repr, validate_arguments
 from bert_core.registry import Table
 from bert_core.target_kinds import (
+    CUSTOM,
     FILE_QUESTIONS,
     RESERVED_NAMES,
     TARGET_KINDS,
@@ -952,6 +953,29 @@ class SimilarityHead(TaskHead):
         return [NamedTarget(Target("similarity", other=second, pooled=rows), SIMILAR)]
 
 
+class FunctionHead(TaskHead):
+    """Functions of the outputs of a model as targets (`Target.function`), which need no weights of their own.
+
+    `run.own_targets` computes their values, because a function also reads the text.
+    """
+
+    name = CUSTOM
+    description = "has no weights of a function"
+    gives_predictions = False
+
+    def is_trained(self, loaded: LoadedModel) -> bool:
+        return False
+
+    def check(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> None:
+        """Accept every model: the function itself requires the heads that it reads."""
+
+    def target_rows(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> tuple[int, ...]:
+        return target.positions or tuple(range(len(encoding)))
+
+    def template_values(self, loaded: LoadedModel, encoding: Encoding, target: Target) -> dict[str, str | int]:
+        return super().template_values(loaded, encoding, target) | {"word": target.name}
+
+
 # ---------------------------------------------------------------------------- shared functions
 
 
@@ -1027,6 +1051,7 @@ _HEADS: dict[str, TaskHead] = {
         MultipleChoiceHead(),
         NextSentenceHead(),
         SimilarityHead(),
+        FunctionHead(),
     )
 }
 TASK_HEADS = Table(_HEADS)

@@ -251,6 +251,23 @@ def captures(side: Side) -> object:
     return bert_core.captures(side.tiny, [side.text, side.pair, side.source], norms=True)
 
 
+def norm_and_logit(outputs: bert_core.TargetOutputs) -> torch.Tensor:
+    """A number of states and of logits."""
+    return outputs.states[:, 1, ::2].norm(dim=-1) + outputs.logits("words")[:, 2, 9]
+
+
+@path
+def captures_with_gradients(side: Side) -> object:
+    target = Target("custom", name="mine", function=norm_and_logit)
+    return bert_core.captures(side.tiny, [side.text, side.pair], target=target)
+
+
+@path
+def ablation_of_a_custom_target(side: Side) -> object:
+    target = Target("custom", name="mine", function=norm_and_logit)
+    return bert_core.ablate_heads(side.tiny, side.text, target=target)
+
+
 @path
 def methods(side: Side) -> object:
     return [

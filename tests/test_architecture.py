@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.loading",
     },
     "bert_core.fingerprint": {
-        "torch", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
+        "numpy", "torch", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
     },
     "bert_core.translators": {
         "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
@@ -647,8 +647,8 @@ def may_import_references(node: ast.stmt, all_slow: bool) -> bool:
 # Modules of the packages of the extra `references`.
 REFERENCES = ("captum", "concept_erasure", "faiss", "sentence_transformers", "seqeval", "usearch")
 COMPARED_WITH_REFERENCES = {
-    "test_erasure.py", "test_neurons.py", "test_perturbation.py", "test_pooling.py", "test_search.py",
-    "test_similarity.py", "test_tagging.py", "test_tags.py",
+    "test_erasure.py", "test_neurons.py", "test_own_targets.py", "test_perturbation.py", "test_pooling.py",
+    "test_search.py", "test_similarity.py", "test_tagging.py", "test_tags.py",
 }  # fmt: skip
 
 

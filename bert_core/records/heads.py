@@ -17,7 +17,7 @@ from bert_core.positions import CONTENT, POSITION
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, short_repr
-from bert_core.target_kinds import FILE_QUESTIONS
+from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS
 from bert_core.tokenizer import Encoding
 
 
@@ -261,7 +261,7 @@ class HeadTable:
     model: name of the model. texts, tokens: number of texts and of tokens.
     figures: (layer, head) by name, each a mean over the texts. NaN for a pruned head.
     loss: mean loss of the texts with all heads, in the unit of the question. None if not computed.
-    loss_of: the question, one of `FILE_QUESTIONS`.
+    loss_of: the question, one of `FILE_QUESTIONS`, or "custom" for a custom target.
     method: replacement of the head output in `loss_change`, one of those of `run.ablation`.
     weights: fingerprint of the model. Empty for a table of version 0.2, which did not store it.
     """
@@ -283,7 +283,10 @@ class HeadTable:
     @property
     def loss_text(self) -> str:
         """The loss with its unit, as "4.076 nats a hidden piece", or an empty text if it was not computed."""
-        return "" if self.loss is None else f"{self.loss:.3f} {FILE_QUESTIONS[self.loss_of].loss}"
+        if self.loss is None:
+            return ""
+        unit = "units of the target per text" if self.loss_of == CUSTOM else FILE_QUESTIONS[self.loss_of].loss
+        return f"{self.loss:.3f} {unit}"
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.refused import Refused, require_int, require_sequence, short_repr, validate_arguments
-from bert_core.target_kinds import TARGET_KINDS, TARGET_VALUES, TargetKind
+from bert_core.target_kinds import CUSTOM, TARGET_KINDS, TARGET_VALUES, TargetKind
 from bert_core.tokenizer import Encoding, Tokenizer
 
 MAX_QUOTED_CHARACTERS = 40  # of a word in an error message
+MAX_NAME_CHARACTERS = 60  # of the name of a custom target
 MAX_LISTED = 8  # word pieces in an error message
 
 
@@ -44,9 +47,15 @@ class Target:
         "choice": logit of the second text as the answer to the first.
         "similarity": cosine of the vector of the text with that of the text `other`, which is held constant.
         "replaced": logit that the token at `position` was replaced.
+        "custom": value of `function`, in units of its own.
         Other kinds are those of task heads added with `register_head`.
     pieces: (position, token_id) of each token.
     pooled: positions whose hidden states are pooled to the vector of the text.
+    name: name of a custom target, one line of text.
+    function: function of a `TargetOutputs` that returns one finite number for each copy of the text, a floating-point
+        tensor (copy,). The value for a copy must depend neither on other copies nor on chance.
+    positions: positions of the last layer that `function` reads; () for those of all tokens.
+    Two custom targets are equal if their functions are, which for functions means the same object.
     Raises Refused if the kind is unknown, or a value that it needs is missing or not valid.
 
     >>> import bert_core
@@ -66,6 +75,9 @@ class Target:
     last: int | None = None
     other: Encoding | None = None
     pooled: tuple[int, ...] = ()
+    name: str = ""
+    function: Callable[[Any], Any] | None = field(default=None, hash=False)
+    positions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         needs = self.target_kind.needs
@@ -78,12 +90,30 @@ class Target:
         pooled = require_sequence("pooled", self.pooled, "positions")
         positions = tuple(require_int("a pooled position", position, None) for position in pooled)
         object.__setattr__(self, "pooled", positions)
-        if any(getattr(self, name) in (None, ()) for name in needs):
+        self._check_function()
+        if any(getattr(self, name) is None or getattr(self, name) in ((), "") for name in needs):
             *first, last = (TARGET_VALUES[name] for name in needs)
             values = f"{', '.join(first)} and {last}" if first else last
             raise Refused(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {values}")
         if len({position for position, _ in self.pieces}) < len(self.pieces):
             raise Refused(f"a {self.kind!r} target has two pieces at one position: it may have one at each position")
+
+    def _check_function(self) -> None:
+        """Check the fields of a custom target. Raises Refused for invalid ones, and if another kind has them."""
+        if not isinstance(self.name, str) or len(self.name) > MAX_NAME_CHARACTERS or not f"{self.name}x".isprintable():
+            raise Refused(
+                f"the name of a target is {short_repr(self.name)}: it must be one line of at most "
+                f"{MAX_NAME_CHARACTERS} characters"
+            )
+        if self.function is not None and not callable(self.function):
+            raise Refused(f"the function of a target is {short_repr(self.function)}: it must be callable")
+        items = require_sequence("positions of a target", self.positions, "positions")
+        positions = tuple(require_int("a position of a target", item, None) for item in items)
+        if len(set(positions)) < len(positions):
+            raise Refused(f"the positions of a target are {short_repr(positions)}: they must be different")
+        object.__setattr__(self, "positions", positions)
+        if self.kind != CUSTOM and (self.name or self.function is not None or positions):
+            raise Refused(f"a {self.kind!r} target has a name, function or positions: only a {CUSTOM!r} target may")
 
     @property
     def target_kind(self) -> TargetKind:
@@ -105,7 +135,8 @@ class Target:
         models also read others (`TaskHead.target_rows`).
         """
         positions: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.target_kind.needs]
-        return tuple(positions) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)
+        pieces = tuple(position for position, _ in self.pieces)
+        return tuple(positions) or pieces or self.pooled or self.positions or (0,)
 
     @property
     def target_pieces(self) -> tuple[tuple[int, int], ...]:
@@ -121,6 +152,8 @@ class Target:
         a span target can be removed, because their positions and context remain.
         """
         positions = {position for position, _ in self.target_pieces}
+        if self.function is not None:  # it may read any mask among its positions
+            positions = {mask for mask in encoding.mask_positions if not self.positions or mask in self.positions}
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in positions)
 
     asks = RenamedAttribute("target_kind")

@@ -255,7 +255,8 @@ def values_without_heads(
     def values(states: Tensor) -> np.ndarray:
         """Compute the values (target, copy) from the last layer, (copy, position, hidden)."""
         target_copies = [
-            target_values(loaded, target, states[:, rows]) for target, rows in zip(targets, indices, strict=True)
+            target_values(loaded, encoding, target, states[:, rows])
+            for target, rows in zip(targets, indices, strict=True)
         ]
         return np.stack([as_array(copy_values) for copy_values in target_copies])
 
@@ -281,7 +282,7 @@ class _Predictor:
         rows: list[int],
         needed_positions: list[int],
     ) -> None:
-        self.loaded, self.target, self.rows = loaded, target, rows
+        self.loaded, self.encoding, self.target, self.rows = loaded, encoding, target, rows
         self.predicts_nsp = TASK_HEADS["next"].applies(loaded, encoding)
         target_positions = () if target is None else target_rows(loaded, encoding, target)
         self.target_rows = [needed_positions.index(row) for row in target_positions]
@@ -295,7 +296,7 @@ class _Predictor:
         """
         model, target, answers = self.loaded.model, self.target, {}
         if target is not None:
-            answers["value"] = target_values(self.loaded, target, states[:, self.target_rows])
+            answers["value"] = target_values(self.loaded, self.encoding, target, states[:, self.target_rows])
         if self.predicts_nsp:
             answers["nsp"] = TASK_HEADS["next"].logits(self.loaded, states[:, 0]).softmax(-1)[:, 0]
         if self.rows:

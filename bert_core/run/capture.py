@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def capture(
     (run,) = _runs(
         loaded,
         [encoding],
-        target,
+        [target],
         positions,
         head_mask,
         require_int("top_k", top_k),
@@ -78,6 +79,7 @@ def captures(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
     *,
+    target: Target | Sequence[Target | None] | None = None,
     head_mask: np.ndarray | None = None,
     top_k: int = 10,
     norms: bool = False,
@@ -85,26 +87,38 @@ def captures(
     """Run several texts through a model in one padded pass; each result equals that of `capture`, up to rounding.
 
     encodings: at least one text. Texts of similar lengths are fastest, because shorter ones are padded.
+    target: a target of all texts, or one for each text, where None means no gradients; as for `capture`. All gradients
+        come from one backward pass.
     head_mask, top_k, norms: as for `capture`, for all texts.
-    Raises Refused if there is no text, and as `capture`.
+    Raises Refused if there is no text, for another number of targets, and as `capture`.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
     >>> texts = ["She opened the [MASK] and walked in.", "The [MASK] rises in the east."]
-    >>> runs = bert_core.captures(loaded, [loaded.tokenizer.encode(text) for text in texts])
+    >>> encodings = [loaded.tokenizer.encode(text) for text in texts]
+    >>> runs = bert_core.captures(loaded, encodings)
     >>> [loaded.tokenizer.token_of(run.predictions[0].top[0][0]) for run in runs]
     ['door', 'sun']
+    >>> targets = [bert_core.word_target(loaded.tokenizer, encoding, "sun") for encoding in encodings]
+    >>> [run.gradient.shape for run in bert_core.captures(loaded, encodings, target=targets)]
+    [(6, 12, 10, 10), (6, 12, 8, 8)]
     """
     encodings = require_sequence("encodings", encodings, "Encodings")
     if not encodings:
         raise Refused("encodings is empty: give at least one text")
-    return _runs(loaded, encodings, None, None, head_mask, require_int("top_k", top_k), norms=norms)
+    if target is None or isinstance(target, Target):
+        targets: tuple[Target | None, ...] = (target,) * len(encodings)
+    else:
+        targets = require_sequence("target", target, "a Target or None for each text")
+    if len(targets) != len(encodings):
+        raise Refused(f"target has {len(targets)} items for {len(encodings)} texts: give one Target or None for each")
+    return _runs(loaded, encodings, targets, None, head_mask, require_int("top_k", top_k), norms=norms)
 
 
 def _runs(
     loaded: LoadedModel,
     encodings: Sequence[Encoding],
-    target: Target | None,
+    targets: Sequence[Target | None],
     positions: Sequence[int] | None,
     head_mask: np.ndarray | None,
     top_k: int,
@@ -113,21 +127,30 @@ def _runs(
     layers: tuple[int, ...] | None = None,
     token_range: tuple[int, int] | None = None,
 ) -> list[ModelRun]:
-    """Run texts in one pass; a target, positions, layers or a range may only be given for a single text."""
+    """Run texts in one pass; positions, layers or a range may only be given for a single text.
+
+    targets: the target of each text, or None.
+    """
     bert, config = loaded.model.bert, loaded.config
-    pairs = [prediction_positions(loaded, encoding, target, positions) for encoding in encodings]
+    pairs = [
+        prediction_positions(loaded, encoding, target, positions)
+        for encoding, target in zip(encodings, targets, strict=True)
+    ]
+    has_gradients = any(target is not None for target in targets)
     predicted, required = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     gate_values = gate_tensor(loaded, gates)
-    if gate_values is None and target is not None and (layers, token_range) != (None, None):
+    if gate_values is None and has_gradients and (layers, token_range) != (None, None):
         gate_values = torch.tensor(gates, device=loaded.device)  # its gradient follows from whole maps of all layers
+    if gate_values is not None and has_gradients:  # (layer, text, head), for a gradient of each text
+        gate_values = gate_values[:, None].repeat(1, len(encodings), 1)
     texts = PaddedTexts.from_encodings(loaded, encodings)
     all_positions = all(len(rows) == texts.ids.shape[1] for rows in required)
-    with torch.set_grad_enabled(target is not None), record(layers, token_range) as recording:
-        if gate_values is not None and target is not None:
+    with torch.set_grad_enabled(has_gradients), record(layers, token_range) as recording:
+        if gate_values is not None and has_gradients:
             gate_values.requires_grad_()
         # With the embeddings as the leaf of the graph, gradients reach the attention maps but no parameter.
-        embeddings = bert.embeddings.word_embeddings(texts.ids).detach().requires_grad_(target is not None)
+        embeddings = bert.embeddings.word_embeddings(texts.ids).detach().requires_grad_(has_gradients)
         outputs = bert(
             inputs_embeds=embeddings,
             token_type_ids=texts.segments,
@@ -139,22 +162,27 @@ def _runs(
         )
     kept_layers = range(config.num_hidden_layers) if layers is None else layers
     maps = [recording.attention[layer] for layer in kept_layers]
-    head_maps, gradients, value = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
-    if target is not None:
-        rows = [required[0].index(row) for row in target_rows(loaded, encodings[0], target)]
-        value = [target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]]
+    head_maps, gradients, values = [layer for layer in maps if layer.numel()], list[Tensor](), list[Tensor]()
+    with torch.set_grad_enabled(has_gradients):
+        for number, (encoding, target) in enumerate(zip(encodings, targets, strict=True)):
+            if target is not None:
+                rows = [required[number].index(row) for row in target_rows(loaded, encoding, target)]
+                states = outputs.last_hidden_state[number : number + 1, rows]
+                values.append(target_values(loaded, encoding, target, states)[0])
+    if values:
+        # Gradients of the sum of all targets: no text contributes to the target of another.
         # Layers without heads have no map, and there is no gradient of gates that are all 1.
         gate_inputs = [] if gate_values is None else [gate_values]
         has_heads = any(config.heads_of(layer) for layer in range(config.num_hidden_layers))
         if has_heads and token_range is None:
-            gradients = list(torch.autograd.grad(value, [*head_maps, *gate_inputs]))
+            gradients = list(torch.autograd.grad(values, [*head_maps, *gate_inputs]))
         elif has_heads:  # the gradients of the blocks are recorded on the way to the embeddings
-            _, *gradients = torch.autograd.grad(value, [embeddings, *gate_inputs])
+            _, *gradients = torch.autograd.grad(values, [embeddings, *gate_inputs])
             recorded = [recording.gradients[layer] for layer in kept_layers if recording.attention[layer].numel()]
             gradients = [*recorded, *gradients]
     lengths = [_value_norms(loaded, outputs.hidden_states)] if norms else []
-    parts = iter(to_cpu([*maps, *gradients, *lengths, *value]))
-    maps, gradients, lengths, value = ([next(parts) for _ in part] for part in (maps, gradients, lengths, value))
+    parts = iter(to_cpu([*maps, *gradients, *lengths, *values]))
+    maps, gradients, lengths, values = ([next(parts) for _ in part] for part in (maps, gradients, lengths, values))
     prediction_rows = [
         [rows.index(position) for position in places] for places, rows in zip(predicted, required, strict=True)
     ]
@@ -164,29 +192,36 @@ def _runs(
         _stack([layer[number, :, : len(text), : len(text)] for layer in maps], heads, config.num_attention_heads)
         for number, text in enumerate(encodings)
     ]
-    gradient, gate_gradient = None, None
-    if target is not None:
+    if values:
+        map_gradients = [gradients.pop(0) if layer.numel() else layer for layer in maps]
+    exists = np.zeros(gates.shape, bool)
+    for layer in range(config.num_hidden_layers):
+        exists[layer, list(config.heads_of(layer))] = True
+    target_fields: list[dict[str, Any]] = []
+    for number, target in enumerate(targets):
+        if target is None:
+            target_fields.append({})
+            continue
+        tokens = len(encodings[number])
         gradient = _stack(
-            [gradients.pop(0)[0] if layer.numel() else layer[0] for layer in maps], heads, config.num_attention_heads
+            [layer[number, :, :tokens, :tokens] for layer in map_gradients], heads, config.num_attention_heads
         )
         if gradients:
-            exists = np.zeros(gates.shape, bool)
-            for layer in range(config.num_hidden_layers):
-                exists[layer, list(config.heads_of(layer))] = True
-            gate_gradient = np.where(exists, gradients[0].numpy(), np.nan)
+            gate_gradient = np.where(exists, gradients[0][:, number].numpy(), np.nan)
         else:
             # With all gates at 1, the gradient of a gate is exactly the sum of map x gradient (Michel 2019).
-            gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[0], gradient).sum(-1)
+            gate_gradient = np.einsum("lhqk,lhqk->lhq", attention[number], gradient).sum(-1)
+        target_fields.append({
+            "target": target, "target_value": values.pop(0).item(), "gradient": gradient,
+            "gate_gradient": gate_gradient,
+        })  # fmt: skip
     return [
         ModelRun(
             encoding=encoding,
             attention=attention[number],
             head_mask=gates,
             **answer._asdict(),
-            target=target,
-            target_value=value[0].item() if value else None,
-            gradient=gradient,
-            gate_gradient=gate_gradient,
+            **target_fields[number],
             edits=loaded.edits,
             norms=_kept_norms(lengths[0][number, ..., : len(encoding)], kept_layers, token_range) if norms else None,
             layers=layers,

@@ -234,10 +234,8 @@ def decompx(
     ('opened', True)
     """
     check_target(loaded, encoding, target)
-    check_decomposable(loaded)
+    check_decomposable(loaded, target)
     head = head_of(target)
-    if target.other is None and head.linear_path(loaded, target, 0) is None:
-        raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
     length, layers, rows = len(encoding), loaded.config.num_hidden_layers, target_rows(loaded, encoding, target)
     check_memory(loaded, "DecompX", length, decomposition_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embed_text(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
@@ -266,13 +264,22 @@ def decompx(
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
 
-def check_decomposable(loaded: LoadedModel) -> None:
-    """Raise Refused for a model whose layers DecompX does not support."""
+def check_decomposable(loaded: LoadedModel, target: Target | None = None) -> None:
+    """Raise Refused for a model whose layers DecompX does not support, and for a target without a linear path."""
     if loaded.config.layer_design.gated:
         raise Refused(
             "DecompX replaces each activation function by a factor of one input, and the neurons of this model have "
             "two: choose another method"
         )
+    if target is None or target.other is not None:
+        return
+    if target.function is not None:
+        raise Refused(
+            "DecompX needs a linear path from the last layer to a logit, which the function of the target "
+            f"{target.name!r} does not state: choose another method"
+        )
+    if (head := head_of(target)).linear_path(loaded, target, 0) is None:
+        raise Refused(f"DecompX does not support the head {head.name!r}: choose another method")
 
 
 def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -290,6 +290,11 @@ def _with_bias(vectors: Tensor, bias: Tensor | None, index: int) -> Tensor:
 
 def _linear_paths(loaded: LoadedModel, target: Target, rows: int) -> list[LinearPath]:
     """Return the path from each row of a target to its logit. Raises Refused if there is none."""
+    if target.function is not None:
+        raise Refused(
+            "direct logit attribution needs a linear path from the last layer to a logit, which the function of the "
+            f"target {target.name!r} does not state: choose another target"
+        )
     head = head_of(target)
     paths = [head.linear_path(loaded, target, row) for row in range(rows)]
     if target.other is not None or any(path is None or path.sum_norm is not None for path in paths):

@@ -66,7 +66,7 @@ def knock_out_edges(
         rows = _rows_without_edges(traced, module.heads.index(head), queries, keys, renormalised=renormalised)
         states[torch.arange(len(batch)), queries] = rows
         states = run_layers(layers, states, layer + 1, gates=gates, positions=needed_rows)
-        values[batch.cpu().numpy()] = target_values(loaded, target, states).cpu().double().numpy()
+        values[batch.cpu().numpy()] = target_values(loaded, encoding, target, states).cpu().double().numpy()
         report_count(report, int(batch[-1]) + 1, len(cells), "attention edges")
     return values.reshape(tokens, tokens)
 

@@ -300,7 +300,7 @@ def suppress_neurons(
             head_mask=gate_tensor(changed, head_mask),
             positions=torch.tensor([target_rows(changed, encoding, target)], device=loaded.device),
         ).last_hidden_state
-        return target_values(changed, target, states).item()
+        return target_values(changed, encoding, target, states).item()
 
     random = [
         value([
@@ -386,7 +386,8 @@ class UpperLayers:
     """Computation of a target from the output of a layer's feed-forward network, through all layers above."""
 
     def __init__(self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None) -> None:
-        self.loaded, self.target, self.gates = loaded, target, layer_gates(loaded, head_mask)
+        self.loaded, self.encoding, self.target = loaded, encoding, target
+        self.gates = layer_gates(loaded, head_mask)
         self.layers = encoder_layers(loaded)
         self.rows = torch.tensor([target_rows(loaded, encoding, target)], device=loaded.device)
 
@@ -398,7 +399,7 @@ class UpperLayers:
         states: Tensor = traced.layer.output.LayerNorm(update + traced.after_attention)
         start = traced.layer.layer_num + 1
         states = run_layers(self.layers, states, start, gates=self.gates, positions=self.rows)
-        return target_values(self.loaded, self.target, states)
+        return target_values(self.loaded, self.encoding, self.target, states)
 
     def gradients(self, traced: LayerTrace, update: Tensor) -> Tensor:
         """Compute the gradient of the target of each copy with respect to `update`, (copies, seq, hidden)."""

@@ -30,8 +30,7 @@ from bert_core.run.inputs import check_head_mask, layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.patch_sources import PATCHED_PARTS, align_trace, embed_source, trace_source
 from bert_core.run.stack import LayerTrace, Trace, encoder_layers, run_variants, trace
-from bert_core.run.targets import check_target, prediction_positions, target_rows, target_values
-from bert_core.task_heads import head_of
+from bert_core.run.targets import check_target, prediction_positions, rows_follow_text, target_rows, target_values
 from bert_core.tokenizer import Encoding
 
 MAX_TEXTS = 1_000  # random texts of a patch band
@@ -117,7 +116,8 @@ def patch(
     places, values = _patch_places(loaded, part_kind, grid), np.full(grid.shape, np.nan)
     runner = PatchedLayer(loaded, part_kind, text_trace, source_trace, places, rows)
     for indices, states in runner.run_remaining_layers(gates, batch_tokens):
-        for number, value in zip(indices, target_values(loaded, target, states[:, value_rows]).tolist(), strict=True):
+        batch_values = target_values(loaded, plan.text, target, states[:, value_rows]).tolist()
+        for number, value in zip(indices, batch_values, strict=True):
             values[places[number].index] = value
         report_count(report, indices.stop, len(places), "places")
     return Patches(
@@ -128,7 +128,7 @@ def patch(
         kind=part_kind,
         axes=grid.axes,
         values=values,
-        base_value=target_values(loaded, target, text_trace.last[:, plan.target_rows]).item(),
+        base_value=target_values(loaded, plan.text, target, text_trace.last[:, plan.target_rows]).item(),
         source_value=source_value,
         head_mask=plan.head_mask,
     )
@@ -173,7 +173,7 @@ def estimate_patches(
         text_trace = trace(
             encoder_layers(loaded), embed_source(loaded, encoding).requires_grad_(), gates=plan.layer_gates
         )
-        value = target_values(loaded, target, text_trace.last[:, plan.target_rows])[0]
+        value = target_values(loaded, plan.text, target, text_trace.last[:, plan.target_rows])[0]
         source_trace, source_value = aligned_source(loaded, source, target, text_trace, plan)
         text_parts, source_parts = _parts(part_kind, text_trace), _parts(part_kind, source_trace)
         # Parts of heads have no graph in a layer without heads.
@@ -526,13 +526,15 @@ class PatchPlan(NamedTuple):
     """Validated settings of a run of patches.
 
     head_mask: gates (layer, head). layer_gates: the same in the shape that layers take; None if all are 1.
-    grid: the places to patch. partners: as in `Patches`. target_rows: as for `target_values`, in the text.
+    grid: the places to patch. partners: as in `Patches`. text: the patched text without noise.
+    target_rows: as for `target_values`, in the text.
     """
 
     head_mask: np.ndarray
     layer_gates: Tensor | None
     grid: _Grid
     partners: tuple[int | None, ...]
+    text: Encoding
     target_rows: tuple[int, ...]
 
 
@@ -576,7 +578,7 @@ def plan_patches(
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     grid = _grid(loaded, partners, part_kind, bool(per_position), layers, positions)
-    return PatchPlan(gates, layer_gates(loaded, gates), grid, partners, target_rows(loaded, text, target))
+    return PatchPlan(gates, layer_gates(loaded, gates), grid, partners, text, target_rows(loaded, text, target))
 
 
 def _partners(
@@ -590,7 +592,7 @@ def _partners(
     if align == "words":
         partners = word_partners(source_text, text).partners
         missing = [row for row in target_rows(loaded, text, target) if partners[row] is None]
-        if missing and head_of(target).pooling(loaded) is None:
+        if missing and not rows_follow_text(loaded, target):
             raise Refused(
                 f"position {missing[0]} of the text, where the target is predicted, has no partner in the source: mask "
                 "the same word in both texts"
@@ -618,10 +620,14 @@ def aligned_source(
     source_trace = trace_source(loaded, source, len(plan.partners), plan.layer_gates)
     if isinstance(source, MeanOf):
         return source_trace, math.nan
-    rows = [row for row in (plan.partners[row] for row in plan.target_rows) if row is not None]
-    if (pooling := head_of(target).pooling(loaded)) is not None:  # the source has its own pooled positions
-        rows = list(pooling.pooled_positions(source_trace.last.shape[1]))
-    value = target_values(loaded, target, source_trace.last[:, rows]).item()
+    source_text = without_noise(source)
+    if rows_follow_text(loaded, target):
+        rows = list(target_rows(loaded, source_text, target))
+    else:
+        rows = [row for row in (plan.partners[row] for row in plan.target_rows) if row is not None]
+        if target.positions:
+            target = replace(target, positions=tuple(rows))
+    value = target_values(loaded, source_text, target, source_trace.last[:, rows]).item()
     if plan.partners == tuple(range(source_trace.last.shape[1])):
         return source_trace, value
     return align_trace(source_trace, text_trace, plan.partners), value

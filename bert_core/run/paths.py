@@ -110,7 +110,7 @@ def patch_path(
             states = runner.run_remaining_layers(
                 direct_states, receiver_heads, RECEIVER_INPUTS if receiver_input is None else (receiver_input,), rows
             )
-        values[tuple(np.transpose(batch))] = target_values(loaded, target, states).cpu().double().numpy()
+        values[tuple(np.transpose(batch))] = target_values(loaded, plan.text, target, states).cpu().double().numpy()
         report_count(report, first + len(batch), len(sender_heads), "senders")
     return Paths(
         encoding=encoding,
@@ -120,7 +120,7 @@ def patch_path(
         receivers=None if receiver_heads is None else tuple(receiver_heads),
         receiver_input=receiver_input,
         values=values,
-        base_value=target_values(loaded, target, text_trace.last[:, plan.target_rows]).item(),
+        base_value=target_values(loaded, plan.text, target, text_trace.last[:, plan.target_rows]).item(),
         source_value=source_value,
         head_mask=plan.head_mask,
     )

@@ -73,7 +73,7 @@ class _TargetOnCopies:
         """Compute the target of each copy (copies,) and its gradient at the words (copies, seq, embedding)."""
         with torch.enable_grad():
             leaf = words.detach().requires_grad_()
-            values = target_values(self.loaded, self.target, self.rows(leaf))
+            values = target_values(self.loaded, self.encoding, self.target, self.rows(leaf))
             (gradient,) = torch.autograd.grad(values.sum(), leaf)
         return values.detach(), gradient
 
@@ -97,7 +97,7 @@ class _TargetOnCopies:
         with torch.no_grad():
             for batch in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
                 rows = self.rows(torch.where(batch[..., None], baseline_embedding, self.words), probability=probability)
-                values.append(as_array(compute(self.loaded, self.target, rows)))
+                values.append(as_array(compute(self.loaded, self.encoding, self.target, rows)))
                 report_count(report, sum(map(len, values)), len(changed), "changed copies")
         return np.concatenate(values).astype(np.float64)
 
@@ -196,7 +196,7 @@ def integrated_gradients(
         _, gradient = copies.gradients(start + points[:, None, None] * difference)
         mean += torch.einsum("c,csh->sh", weight, gradient)
     with torch.no_grad():
-        ends = target_values(loaded, target, copies.rows(torch.cat([start, copies.words]))).tolist()
+        ends = target_values(loaded, encoding, target, copies.rows(torch.cat([start, copies.words]))).tolist()
     return copies.attribution(
         "integrated gradients", (mean * difference[0]).sum(-1), ends[1],
         signed=True, baseline=baseline, baseline_value=ends[0], complete=True,

@@ -23,7 +23,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import Target, masked_pieces, word_target
 from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.run.similarity import read_sentence, similarity_target
-from bert_core.target_kinds import TARGET_KINDS, text_form
+from bert_core.target_kinds import CUSTOM, TARGET_KINDS, text_form
 from bert_core.task_heads import TASK_HEADS
 from bert_core.tokenizer import Encoding, join_pieces
 
@@ -88,6 +88,8 @@ def parse_target(
         return TextTarget(similarity_target(loaded, *encodings), encodings[0])
     if name == "loss" and not colon and original is not None and (pieces := masked_pieces(encoding, original)):
         return TextTarget(Target("loss", pieces=pieces), encoding)
+    if name == CUSTOM and colon:
+        raise Refused(f"{label} is {short_repr(text)}: a function has no text form, so give the Target in Python")
     if name in TARGET_KINDS and TARGET_KINDS[name].has_text_form:
         head = TASK_HEADS[TARGET_KINDS[name].head]
         # The name of a kind may also be a word for the mask.
@@ -149,7 +151,12 @@ def _word_target(loaded: LoadedModel, encoding: Encoding, text: str, label: str)
 
 @validate_arguments
 def format_target(loaded: LoadedModel, target: Target) -> str:
-    """Format a target as the text that `parse_target` parses, with words at positions and labels as numbers."""
+    """Format a target as the text that `parse_target` parses, with words at positions and labels as numbers.
+
+    A custom target has no such text: the result is "custom:NAME", which `parse_target` refuses.
+    """
+    if target.function is not None:
+        return f"{target.kind}:{target.name}"
     if target.other is not None:
         return f"like:{target.other.text}"
     if target.target_kind.has_text_form:

@@ -13,6 +13,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import Target
 from bert_core.refused import Refused, require_sequence, short_repr
 from bert_core.run.inputs import check_position, check_text, gate_tensor, id_tensor, segment_tensor
+from bert_core.run.own_targets import function_values
 from bert_core.task_heads import TASK_HEADS, as_wide_floats, head_of
 from bert_core.tokenizer import Encoding
 
@@ -63,11 +64,19 @@ def target_rows(loaded: LoadedModel, encoding: Encoding, target: Target) -> tupl
     return head_of(target).target_rows(loaded, encoding, target)
 
 
-def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+def rows_follow_text(loaded: LoadedModel, target: Target) -> bool:
+    """Return whether `target_rows` of any text follow from this text alone, not from positions that the target has."""
+    return head_of(target).pooling(loaded) is not None or (target.function is not None and not target.positions)
+
+
+def target_values(loaded: LoadedModel, encoding: Encoding, target: Target, rows: Tensor) -> Tensor:
     """Compute the value of a target for copies of a text, (copies,), with a graph if the rows have one.
 
     rows: (copies, row, hidden), the output of the last layer at `target_rows`.
+    Raises Refused for a custom target as `function_values`.
     """
+    if target.function is not None:
+        return function_values(loaded, encoding, target, rows)
     return head_of(target).value(loaded, target, rows, reference_vector(loaded, target))
 
 
@@ -76,15 +85,17 @@ def rows_of_probability(loaded: LoadedModel, encoding: Encoding, target: Target)
     return head_of(target).rows_of_probability(loaded, encoding, target)
 
 
-def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+def target_probabilities(loaded: LoadedModel, encoding: Encoding, target: Target, rows: Tensor) -> Tensor:
     """Compute the probability of a target for copies of a text, (copies,).
 
     The probability of several word pieces is their product, and that of a loss is their geometric mean. The probability
     of an answer span is the product of those of its first and its last token. For a contrast it is the probability of
-    the first word among the two. Targets without a probability give their value: cosines, single answer options and
-    regression.
+    the first word among the two. Targets without a probability give their value: cosines, single answer options,
+    regression and custom targets.
     rows: (copies, row, hidden), the output of the last layer at `rows_of_probability`.
     """
+    if target.function is not None:
+        return function_values(loaded, encoding, target, rows)
     return head_of(target).probability(loaded, target, rows, reference_vector(loaded, target))
 
 

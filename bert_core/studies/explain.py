@@ -42,6 +42,7 @@ from bert_core.studies.runner import (
 from bert_core.studies.settings import ExplainSettings
 from bert_core.studies.tables import check_table_suffix, concatenate_tables, write_columns
 from bert_core.target_kinds import FILE_QUESTIONS
+from bert_core.task_heads import NamedTarget
 from bert_core.tokenizer import Encoding
 
 # Kind of the target, and the first and last position that it is read from; tables of earlier versions lack these.
@@ -77,7 +78,10 @@ def explain_shard(
             counts["unreadable"] += 1
             continue
         try:
-            questions = targets_of(loaded, encoding, line, settings.asked, settings.word)
+            if settings.target is not None:
+                questions = [NamedTarget(settings.target, settings.target.name)]
+            else:
+                questions = targets_of(loaded, encoding, line, settings.asked, settings.word)
         except Refused:  # too few [MASK] tokens for the word, or no second text
             counts["without the word"] += 1
             continue
@@ -118,7 +122,9 @@ def _words(encoding: Encoding, target: Target) -> list[str]:
 
 def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
     """Raise Refused if a model cannot answer the question of the settings, or not with their methods or length."""
-    if settings.asked == "class" and not loaded.has_head("classifier"):
+    if settings.target is not None:
+        pass  # the function requires the heads that it reads
+    elif settings.asked == "class" and not loaded.has_head("classifier"):
         # The class is the default question, so the message names the options for the questions that this model answers.
         options = {"word": "--word or --guess", "next": "--follows"}
         usable_options = ", ".join(
@@ -129,15 +135,16 @@ def _check(loaded: LoadedModel, settings: ExplainSettings) -> None:
             f"{loaded.name} has no trained classifier, so there is no class to explain: "
             + (f"ask with {usable_options}" if usable_options else "none of its heads was trained")
         )
-    check_model(loaded, settings.asked)
+    else:
+        check_model(loaded, settings.asked)
     check_length(loaded, settings.max_length)
-    check_methods(loaded, settings.methods)
+    check_methods(loaded, settings.methods, settings.target)
 
 
 def _complete(loaded: LoadedModel, settings: ExplainSettings) -> ExplainSettings:
     """Return the settings without the default methods that a model does not support."""
     is_default = settings.methods == DEFAULT_METHODS
-    return replace(settings, methods=default_methods(loaded)) if is_default else settings
+    return replace(settings, methods=default_methods(loaded, settings.target)) if is_default else settings
 
 
 STUDY = ShardStudy(explain_shard, _check, _complete)

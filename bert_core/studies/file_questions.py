@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from bert_core.loading import LoadedModel
-from bert_core.records import ModelRun
-from bert_core.refused import Refused
+from bert_core.records import ModelRun, Target
+from bert_core.refused import Refused, short_repr
 from bert_core.run.capture import capture
 from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import SHARD_LINES, Line, Shard
@@ -17,7 +17,7 @@ from bert_core.studies.rows import Columns, check_rows
 from bert_core.studies.squad import read_squad
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
-from bert_core.target_kinds import FILE_QUESTIONS
+from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS
 from bert_core.task_heads import TASK_HEADS, FileText, NamedTarget
 from bert_core.tokenizer import Encoding
 
@@ -48,6 +48,21 @@ def check_question(name: str, columns: Columns | None, tags: str, word: str = ""
         raise Refused(f"{label} {name!r} needs a column of second texts")
     if answer is not None and not question.takes_answer:
         raise Refused(f"{label} {name!r} does not take the answer column {answer!r}")
+
+
+def check_custom_target(target: object, excluded: Mapping[str, bool]) -> None:
+    """Check the custom target of all texts of a study; None is always allowed.
+
+    excluded: settings that cannot be combined with it -> whether they are given.
+    Raises Refused for anything but a Target of the kind "custom", and for a setting that cannot be combined with it.
+    """
+    if target is None:
+        return
+    if not isinstance(target, Target) or target.function is None:
+        raise Refused(f"the target of a study is {short_repr(target)}: it must be a Target of the kind {CUSTOM!r}")
+    for name, is_given in excluded.items():
+        if is_given:
+            raise Refused(f"the target {target.name!r} and a {name} are given: choose one of them")
 
 
 def check_model(loaded: LoadedModel, name: str) -> None:

@@ -17,7 +17,7 @@ from bert_core.refused import Refused, validate_arguments
 from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import detect_separator
 from bert_core.studies.tables import check_table_suffix, write_columns
-from bert_core.target_kinds import FILE_QUESTIONS
+from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS
 
 MAX_MEGABYTES = 8  # size of a file; the table of a model with 96 layers of 96 heads is smaller
 MAX_LAYERS = MAX_HEADS = 256
@@ -70,6 +70,8 @@ def read_table(data: bytes, name: str) -> HeadTable:
     figures = {}
     named_values = {}
     for column, (default, *alternatives) in _NAMED_VALUES.items():
+        if column == "loss_of":
+            alternatives.append(CUSTOM)
         values = {str(value) for value in columns.pop(column, [default])}
         if len(values) != 1 or not values <= {default, *alternatives}:
             raise Refused(

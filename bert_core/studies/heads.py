@@ -122,7 +122,8 @@ class HeadSums:
         loss = self.loss / texts if has_loss else None
         settings = CorpusSettings() if settings is None else settings
         tokens = self.counts["tokens"]
-        return HeadTable(Path(model).name, texts, tokens, figures, loss, settings.loss, settings.method, self.weights)
+        loss_of = settings.loss if settings.target is None else settings.target.kind
+        return HeadTable(Path(model).name, texts, tokens, figures, loss, loss_of, settings.method, self.weights)
 
 
 def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
@@ -132,7 +133,7 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
     Raises Refused for a model that lacks the head for the loss or a class of a text.
     """
     counts = Counter(shard.counts)
-    if FILE_QUESTIONS[settings.loss].loss_from_targets:
+    if settings.target is not None or FILE_QUESTIONS[settings.loss].loss_from_targets:
         return _measure_targets(loaded, shard, settings, counts)
     encodings, examples = _examples(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -154,13 +155,21 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
 
 
 def _measure_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]) -> HeadSums:
-    """Measure a shard for a loss with targets: minus the mean value of the targets of each text."""
+    """Measure a shard for a loss with targets: minus the mean value of the targets of each text.
+
+    A custom target of the settings is that of every text.
+    """
     encodings: list[Encoding] = []
     targets: list[list[Target]] = []
     for line in shard.lines:
         try:
             encoding = encode_line(loaded, line, settings.loss, settings.max_length)
-            line_targets = [entry.target for entry in targets_of(loaded, encoding, line, settings.loss, settings.word)]
+            if settings.target is not None:
+                line_targets = [settings.target]
+            else:
+                line_targets = [
+                    entry.target for entry in targets_of(loaded, encoding, line, settings.loss, settings.word)
+                ]
         except Refused:  # no character that the tokenizer knows
             counts["unreadable"] += 1
             continue
@@ -286,7 +295,7 @@ def _check(loaded: LoadedModel, settings: CorpusSettings) -> None:
     """Raise Refused if a model lacks what the settings need."""
     check_has_parts(loaded)
     check_length(loaded, settings.max_length)
-    if settings.needs_loss:
+    if settings.needs_loss and settings.target is None:
         if FILE_QUESTIONS[settings.loss].loss_from_targets:
             check_model(loaded, settings.loss)
         else:

@@ -22,7 +22,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from bert_core import checkpoint
-from bert_core.fingerprint import fingerprint
+from bert_core.fingerprint import fingerprint, function_digest
 from bert_core.loading import LoadedModel, load, stat_model_files
 from bert_core.refused import Refused
 from bert_core.studies.engines import check_engine, ray_worker_device, run_on_ray
@@ -95,10 +95,17 @@ def study_identity(source: SourceFile, weights: str, settings: Any, **values: An
 
     source: the file.
     weights: the fingerprint of the model.
-    settings: a dataclass.
+    settings: a dataclass. A custom target in its field `target` counts with its name, its positions and the digest of
+        its function, because a function cannot be stored.
     values: further values that must be equal for the study to be the same.
     """
-    standard = {"version": STATE_VERSION, "text": source.digest, "weights": weights, **dataclasses.asdict(settings)}
+    target = getattr(settings, "target", None)
+    fields = dataclasses.asdict(settings if target is None else dataclasses.replace(settings, target=None))
+    fields.pop("target", None)  # without a target, as in states of earlier versions
+    standard = {"version": STATE_VERSION, "text": source.digest, "weights": weights, **fields}
+    if target is not None:
+        digest = function_digest(target.function)
+        standard["target"] = {"name": target.name, "positions": target.positions, "function": digest}
     return as_json_values(standard | values)
 
 
@@ -215,6 +222,8 @@ class ShardRun(Generic[Settings, Part]):
         device: str | None = None,
     ) -> None:
         check_engine(engine)
+        if engine != "local" and getattr(settings, "target", None) is not None:
+            raise Refused(f"the engine {engine!r} cannot send the function of a target: choose the engine 'local'")
         self.study, self.engine = study, engine
         self.source = SourceFile(path)
         if isinstance(model, LoadedModel):

@@ -6,7 +6,7 @@ This module imports neither torch nor numpy, because the command line makes its 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.refused import MAX_SEED, Refused, require_int, require_sequence, short_repr
@@ -136,6 +136,7 @@ class CorpusSettings(Settings):
     method, reference: replacement of the output of a head in the ablation, and its reference texts, as for
         `Replacement`.
     tags: label of a file of words with the tags to use, as for `read_labelled_words`; empty for predicted tags.
+    target: custom target of every text, whose mean value, negated, is the loss; None for the loss `loss`.
     Raises Refused for an unknown name, a value out of range, or settings that would have no effect.
     """
 
@@ -150,10 +151,11 @@ class CorpusSettings(Settings):
     method: str = "zero"
     reference: tuple[str, ...] = ()
     tags: str = ""
+    target: Any = None
 
     def __post_init__(self) -> None:
         from bert_core.run.ablation import REPLACEMENTS
-        from bert_core.studies.file_questions import check_question
+        from bert_core.studies.file_questions import check_custom_target, check_question
 
         super().__post_init__()
         if self.loss not in FILE_QUESTIONS:
@@ -166,6 +168,9 @@ class CorpusSettings(Settings):
         if self.loss == "word" and bool(self.word) == (answer is not None):
             raise Refused("the loss 'word' needs either one word for all texts, or a column of words")
         check_question(self.loss, self.columns, self.tags, self.word, label="the loss")
+        check_custom_target(self.target, {"loss": self.loss != "words", "column of answers": answer is not None})
+        if self.target is not None and not self.needs_loss:
+            raise Refused("the target has no effect without importance or ablation: choose at least one")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
             raise Refused("the loss 'next' needs a column of second texts")
         if self.method not in REPLACEMENTS:
@@ -195,6 +200,7 @@ class ExplainSettings(Settings):
     columns: columns of a table; None means one text per line, or an annotated file.
     max_length: maximum number of tokens of a text, from 3.
     tags: label of a file of words with the tags to explain, as for `read_labelled_words`; empty for predicted tags.
+    target: custom target of every text; None for the question `asked`.
     Raises Refused for an unknown name, or settings that do not fit each other.
     """
 
@@ -204,10 +210,11 @@ class ExplainSettings(Settings):
     columns: Columns | None = None
     max_length: Annotated[int, Option("Maximum number of tokens of a text; the rest is cut off.", 3)] = 128
     tags: str = ""
+    target: Any = None
 
     def __post_init__(self) -> None:
         from bert_core.methods import method_of
-        from bert_core.studies.file_questions import check_question
+        from bert_core.studies.file_questions import check_custom_target, check_question
 
         super().__post_init__()
         explainable = [name for name, question in FILE_QUESTIONS.items() if question.explained]
@@ -229,6 +236,10 @@ class ExplainSettings(Settings):
         if not isinstance(self.tags, str):
             raise Refused(f"tags is {short_repr(self.tags)}: it must be the label of the tags as a text")
         check_question(self.asked, self.columns, self.tags, self.word)
+        is_answered = self.columns is not None and self.columns.answer is not None
+        check_custom_target(
+            self.target, {"question": self.asked != "class", "word": bool(self.word), "column of answers": is_answered}
+        )
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("the question 'next' needs a column of second texts")
 

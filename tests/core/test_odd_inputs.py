@@ -327,6 +327,12 @@ DOORS: dict[str, Door] = {
     "target tag": lambda a, v: capture_for(a, Target("tag", 2, label=v)),
     "target last": lambda a, v: capture_for(a, Target("span", 2, last=v)),
     "target replaced": lambda a, v: capture_for(a, Target("replaced", v)),
+    "target name": lambda a, v: capture_for(a, Target("custom", name=v, function=lambda o: o.states[:, 0, 0])),
+    "target function": lambda a, v: capture_for(a, Target("custom", name="mine", function=v)),
+    "target value": lambda a, v: capture_for(a, Target("custom", name="mine", function=lambda o: v)),
+    "target positions": lambda a, v: capture_for(
+        a, Target("custom", name="mine", function=lambda o: o.states[:, 0, 0], positions=v)
+    ),
     "target pieces": lambda a, v: capture_for(a, Target("joint", pieces=v)),
     "target other": lambda a, v: capture_for(a, Target("similarity", other=v, pooled=(0,))),
     "target pooled": lambda a, v: capture_for(a, Target("similarity", other=a.encoding, pooled=v)),
@@ -379,6 +385,8 @@ DOORS: dict[str, Door] = {
     "captures": lambda a, v: bert_core.captures(a.loaded, v),
     "captures norms": lambda a, v: bert_core.captures(a.loaded, [a.encoding], norms=v),
     "captures of": lambda a, v: bert_core.captures(a.loaded, [a.encoding, v]),
+    "captures target": lambda a, v: bert_core.captures(a.loaded, [a.encoding], target=v),
+    "captures targets": lambda a, v: bert_core.captures(a.loaded, [a.encoding], target=[v]),
     "head_mask_without": lambda a, v: bert_core.head_mask_without(a.config, v),
     "layer_states": lambda a, v: bert_core.layer_states(a.loaded, v),
     "logit_lens": lambda a, v: bert_core.logit_lens(a.loaded, v),

@@ -282,5 +282,5 @@ def test_other_copies_of_a_text_are_asked_together(loaded: LoadedModel) -> None:
     target = similarity_target(loaded, one, other)
     torch.manual_seed(0)
     rows = torch.randn(3, len(target.rows), loaded.config.hidden_size)
-    together = target_values(loaded, target, rows)
-    assert_near(together, torch.cat([target_values(loaded, target, row[None]) for row in rows]))
+    together = target_values(loaded, one, target, rows)
+    assert_near(together, torch.cat([target_values(loaded, one, target, row[None]) for row in rows]))

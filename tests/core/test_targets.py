@@ -10,8 +10,8 @@ from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, deco
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
 from bert_core.records import loss_target, masked_pieces, pieces_of, word_target
-from bert_core.records.targets import TARGET_KINDS
 from bert_core.run.perturbation import values_without
+from bert_core.target_kinds import CUSTOM, TARGET_KINDS
 from tests.near import assert_near
 
 
@@ -189,4 +189,4 @@ def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encodi
         elif kind.link == "exp":
             np.testing.assert_allclose(found, np.exp([-700, -2, 0]), rtol=1e-12)
         else:
-            assert found == [None] * 3 and kind.head in ("classifier", "tagger", "reader", "chooser", "pooling")
+            assert found == [None] * 3 and kind.head in ("classifier", "tagger", "reader", "chooser", "pooling", CUSTOM)

@@ -25,7 +25,7 @@ from bert_core.run.similarity import similarity_target
 from bert_core.run.target_grammar import format_target, parse_target
 from bert_core.run.targets import rows_of_probability, target_probabilities, target_values
 from bert_core.studies.settings import StudySettings, question_kinds
-from bert_core.target_kinds import FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
+from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS, TARGET_KINDS, FileQuestion, TargetKind
 from bert_core.task_heads import (
     TASK_HEADS,
     TaskHead,
@@ -97,8 +97,18 @@ def last_states(loaded: LoadedModel, encoding: Encoding) -> torch.Tensor:
 
 def test_every_head_of_a_table_is_declared() -> None:
     """Each row of both tables names a head, every head has a target, and what is declared twice agrees."""
-    assert tuple(TASK_HEADS) == ("words", "classifier", "detector", "reader", "tagger", "chooser", "next", "pooling")
-    assert set(BUILT_IN) == set(TASK_HEADS)
+    assert tuple(TASK_HEADS) == (
+        "words",
+        "classifier",
+        "detector",
+        "reader",
+        "tagger",
+        "chooser",
+        "next",
+        "pooling",
+        CUSTOM,
+    )
+    assert {*BUILT_IN, CUSTOM} == set(TASK_HEADS)
     with pytest.raises(TypeError):
         TASK_HEADS["words"] = TASK_HEADS["next"]  # type: ignore[index]
     assert {kind.head for kind in TARGET_KINDS.values()} == set(TASK_HEADS)
@@ -276,17 +286,17 @@ def test_probabilities_follow_from_values(head: str, folder_of: Callable[[str], 
     encoding, _ = texts_of(loaded, head)
     states = last_states(loaded, encoding)
     for target in offered_by(loaded, head)[1]:
-        value = target_values(loaded, target, states[None, list(target.rows)]).item()
+        value = target_values(loaded, encoding, target, states[None, list(target.rows)]).item()
         rows = list(rows_of_probability(loaded, encoding, target))
-        probability = target_probabilities(loaded, target, states[None, rows]).item()
+        probability = target_probabilities(loaded, encoding, target, states[None, rows]).item()
         if (linked := target.target_kind.probability(value)) is not None:
             assert_near(probability, linked, of=1)
     if head == "classifier" and not is_number(loaded.config):
         targets = [Target("class", label=label) for label in range(len(loaded.labels))]
-        assert_near(sum(target_probabilities(loaded, t, states[None, :1]).item() for t in targets), 1)
+        assert_near(sum(target_probabilities(loaded, encoding, t, states[None, :1]).item() for t in targets), 1)
     if head == "tagger":
         targets = [Target("tag", 2, label=label) for label in range(len(loaded.tags))]
-        assert_near(sum(target_probabilities(loaded, t, states[None, 2:3]).item() for t in targets), 1)
+        assert_near(sum(target_probabilities(loaded, encoding, t, states[None, 2:3]).item() for t in targets), 1)
 
 
 def test_values_are_those_of_the_modules_themselves(folder_of: Callable[[str], Path]) -> None:
@@ -432,7 +442,7 @@ def test_only_registered_heads_can_be_removed() -> None:
             register_head(Nothing(), {})
     finally:
         unregister_head("nothing")
-    assert set(TASK_HEADS) == set(BUILT_IN)
+    assert set(TASK_HEADS) == {*BUILT_IN, CUSTOM}
 
 
 class Follower(TaskHead):

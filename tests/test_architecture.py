@@ -123,7 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.task_heads",
     },
     "bert_core.training": {
-        "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
+        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
         "bert_core.heap", "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.fingerprint", "bert_core.calibration", "bert_core.scenes", "bert_core.agreement",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -70,7 +71,9 @@ def slice_bars(
     require_equal_lengths(values=values, counts=counts, numbers=numbers, lower_bounds=low, upper_bounds=high)
     names = [one_line(value, LONGEST_VALUE) or "(empty)" for value in values]
     labels = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
-    options = {"limits": (0.0, 1.0), "axis": {"tickformat": ".0%"}} if is_share else {}
+    options: dict[str, Any] = {**CLICKS}
+    if is_share:
+        options |= {"limits": (0.0, 1.0), "axis": {"tickformat": ".0%"}}
     figure = bars(
         labels,
         {"": numbers},
@@ -82,7 +85,6 @@ def slice_bars(
         tokens=False,
         longest=LONGEST_VALUE + 10,
         **options,
-        **CLICKS,
     )
     figure.update_traces(unselected={"marker": {"opacity": 1}})
     return figure

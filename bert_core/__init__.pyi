@@ -160,6 +160,7 @@ from .records.direct import Contribution as Contribution
 from .records.direct import DirectContributions as DirectContributions
 from .records.direct import DirectLogit as DirectLogit
 from .records.direct import DirectScore as DirectScore
+from .records.evaluation import EvaluatedTexts as EvaluatedTexts
 from .records.examples import Batch as Batch
 from .records.heads import CurvePoint as CurvePoint
 from .records.heads import HeadSweep as HeadSweep
@@ -249,6 +250,11 @@ from .run.walk import walk as walk
 from .studies.compare import compare_models as compare_models
 from .studies.curve import pruning_curve as pruning_curve
 from .studies.curve import read_curve as read_curve
+from .studies.evaluation import evaluate_file as evaluate_file
+from .studies.evaluation import evaluate_texts as evaluate_texts
+from .studies.evaluation import iter_evaluation as iter_evaluation
+from .studies.evaluation import lines_to_evaluate as lines_to_evaluate
+from .studies.evaluation_tables import read_evaluation as read_evaluation
 from .studies.explain import explain_file as explain_file
 from .studies.explain import iter_explanations as iter_explanations
 from .studies.explanation_tables import WordTotal as WordTotal
@@ -272,6 +278,7 @@ from .studies.index import iter_index as iter_index
 from .studies.index import remove_from_index as remove_from_index
 from .studies.index_reader import Index as Index
 from .studies.index_reader import open_index as open_index
+from .studies.lines import Line as Line
 from .studies.neuron_profiles import neuron_profiles as neuron_profiles
 from .studies.neurons import NeuronStats as NeuronStats
 from .studies.neurons import measure_neurons as measure_neurons
@@ -297,6 +304,7 @@ from .studies.search import Match as Match
 from .studies.search import Matches as Matches
 from .studies.search import search as search
 from .studies.settings import CorpusSettings as CorpusSettings
+from .studies.settings import EvaluationSettings as EvaluationSettings
 from .studies.settings import ExplainSettings as ExplainSettings
 from .studies.settings import IndexSettings as IndexSettings
 from .studies.settings import NeuronSettings as NeuronSettings

@@ -76,7 +76,7 @@ MAX_QUOTED_CHARACTERS = 60  # of a text that is quoted in a sentence
 MAX_MASK_TARGETS, MAX_CLASS_TARGETS, MAX_TOKEN_TARGETS = 20, 20, 5
 MAX_SPAN_TARGETS, MAX_TAGGED_WORDS, MAX_TAGS_OF_TOKEN = 5, 20, 6
 # Names of answers in the tables of studies, where neither the file nor the model has a label for the answer.
-IS_NEXT, SIMILAR, REPLACED, NO_ANSWER = "follows", "alike", "replaced", "no answer"
+IS_NEXT, NOT_NEXT, SIMILAR, REPLACED, NO_ANSWER = "follows", "from elsewhere", "alike", "replaced", "no answer"
 
 
 class NamedTarget(NamedTuple):

@@ -49,6 +49,7 @@ SHOTS = {
     "profiles": ("profiles", {"head": "3.8"}, "light", 1250),
     "profiles_token": ("profiles", {"profile_of": "token", "piece": "like", "tenth": "1"}, "light", 1400),
     "probes": ("probes", {"label": "subject"}, "light", 1150),
+    "dataset": ("dataset", {"expected": "is", "predicted": "was"}, "light", 1400),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),

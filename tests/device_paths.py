@@ -586,6 +586,24 @@ def studies_step_by_step(side: Side) -> object:
 
 
 @path
+def evaluate_file(side: Side) -> object:
+    """Tables of a file and of its lines, and the surprisal of the texts."""
+    out, settings = side.file(".parquet"), bert_core.EvaluationSettings("class", max_length=24)
+    bert_core.evaluate_file(side.sentences, out, side.folders["classifier"], settings, device=side.device)
+    surprise = bert_core.EvaluationSettings("surprise", max_length=24)
+    *_, (read, _) = bert_core.iter_evaluation(
+        side.sentences, side.file(".csv"), side.folders["tiny"], surprise, device=side.device
+    )
+    loaded = bert_core.load(side.folders["tiny"], device=side.device)
+    lines = bert_core.lines_to_evaluate(side.sentences, loaded, surprise)
+    table = bert_core.read_evaluation(out)
+    return [
+        table.confidence, table.prediction.tolist(), sorted(read.items()),
+        bert_core.evaluate_texts(loaded, lines, surprise).loss,
+    ]  # fmt: skip
+
+
+@path
 def explain_file(side: Side) -> object:
     out, settings = side.file(".parquet"), bert_core.ExplainSettings("class", max_length=24)
     bert_core.explain_file(side.sentences, out, side.folders["classifier"], settings, device=side.device)

@@ -123,7 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.task_heads",
     },
     "bert_core.training": {
-        "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
+        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
         "bert_core.heap", "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.fingerprint", "bert_core.calibration", "bert_core.scenes", "bert_core.agreement",
@@ -212,6 +212,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.neurons": {"bert_core.edits"},
     "viz_app.pages.heads": {"bert_core.task_heads"},
     "viz_app.pages.roles": {"bert_core.fingerprint", "viz_app.lessons"},
+    "viz_app.pages.dataset": {"bert_core.agreement", "bert_core.target_kinds"},
     "viz_app.pages.prune": {"bert_core.modeling", "bert_core.pruning", "bert_core.training", "viz_app.access"},
     "viz_app.pages.finetune": {"bert_core.training", "viz_app.finetuning"},
     "viz_app.pages.images": {"PIL", "bert_core.csv_cells", "bert_core.scenes", "bert_core.vision"},

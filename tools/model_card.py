@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from bert_core import checkpoint
+from bert_core.analysis.evaluation import wilson_interval
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, print_progress
@@ -27,7 +28,6 @@ from bert_core.training.measures import (
     expected_calibration_error,
     measure,
     reliability_diagram,
-    wilson_interval,
 )
 from bert_core.training.runs import LOG_FILE, STATE_FILE, read_state
 from bert_core.training.settings import MaskingRule, Mix, PretrainSettings

@@ -10,6 +10,7 @@ from bert_core.records.direct import Contribution as Contribution
 from bert_core.records.direct import DirectContributions as DirectContributions
 from bert_core.records.direct import DirectLogit as DirectLogit
 from bert_core.records.direct import DirectScore as DirectScore
+from bert_core.records.evaluation import EvaluatedTexts as EvaluatedTexts
 from bert_core.records.examples import Batch as Batch
 from bert_core.records.heads import CurvePoint as CurvePoint
 from bert_core.records.heads import HeadSweep as HeadSweep

@@ -6,9 +6,8 @@ concatenated in the order of the file, so the table depends neither on the engin
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,20 +26,9 @@ from bert_core.studies.file_questions import (
     targets_of,
 )
 from bert_core.studies.lines import Shard
-from bert_core.studies.runner import (
-    ResumePoint,
-    ShardRun,
-    ShardStudy,
-    StateFile,
-    exclusive_lock,
-    is_complete,
-    read_json,
-    run_to_end,
-    settings_path,
-    write_settings,
-)
+from bert_core.studies.runner import ShardStudy, run_to_end
 from bert_core.studies.settings import ExplainSettings
-from bert_core.studies.tables import check_table_suffix, concatenate_tables, write_columns
+from bert_core.studies.table_studies import iter_table_study, parts_folder
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import NamedTarget
 from bert_core.tokenizer import Encoding
@@ -189,7 +177,7 @@ def explain_file(
     Raises Refused for a question that the model cannot answer, and for an input table with empty fields. Raises Refused
     if no text could be explained, and if the file or the model changes during the run.
     """
-    was_complete = out.exists() and not _parts_folder(out).exists() and not overwrite
+    was_complete = out.exists() and not parts_folder(out).exists() and not overwrite
     steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
     return ExplainResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
@@ -210,50 +198,8 @@ def iter_explanations(
     The last step writes the table. Arguments and exceptions are those of `explain_file`.
     """
     settings = ExplainSettings() if settings is None else settings
-    check_table_suffix(out)
-    with exclusive_lock(out):
-        run = ShardRun(STUDY, path, model, settings, engine=engine, device=device)
-        folder, identity = _parts_folder(out), run.identity()
-        if not folder.exists() and is_complete(out, identity, overwrite=overwrite):
-            yield Counter(read_json(settings_path(out))["counts"]), 1.0
-            return
-        if (folder / "state.json").exists():
-            raise Refused(f"{folder} was left by an earlier version of Headlight: delete it to begin anew")
-        read_shards = shard_reader(path, run.loaded, settings.asked, settings.columns, settings.tags)
-        folder.mkdir(parents=True, exist_ok=True)
-        state, counts, place = StateFile(folder / "state.npz", identity), Counter[str](), ResumePoint()
-        if (saved_state := state.read()) is not None:
-            place, counts = saved_state[0], Counter(saved_state[1])
-            yield counts, place.read / run.source.size
-        for part in folder.iterdir():  # an interrupted run may have written a part without counting it
-            if part.stem.isdigit() and int(part.stem) >= place.number:
-                part.unlink()
-        for shard, (columns, shard_counts) in run.measure_shards(read_shards(**place.shard_arguments)):
-            if columns["text"]:
-                write_columns(columns, folder / f"{shard.number:08d}{out.suffix}", _TYPES)
-            counts, place = counts + shard_counts, ResumePoint.after(shard)
-            state.write(place, counts, {})
-            yield counts, place.read / run.source.size
-        if not counts["texts"]:
-            shutil.rmtree(folder)
-            raise Refused(
-                f"none of {counts['lines']:,} lines of {path.name} could be explained{_skipped_texts(counts)}"
-            )
-        concatenate_tables(sorted(folder.glob(f"[0-9]*{out.suffix}")), out)
-        write_settings(out, {**identity, "counts": counts})
-        shutil.rmtree(folder)
-
-
-def _parts_folder(out: Path) -> Path:
-    return Path(f"{out}.parts")
-
-
-def _skipped_texts(counts: Mapping[str, int]) -> str:
-    """Return the end of a sentence with the number of skipped texts for each reason; empty if there are none."""
-    reasons = {
-        "without the word": "without the [MASK] tokens or the second text that the question needs",
-        "without an answer": "without an answer to explain",
-        "unreadable": "without a character that the tokenizer knows",
-    }
-    phrases = [f"{counts[name]:,} {reason}" for name, reason in reasons.items() if counts.get(name)]
-    return f": {', '.join(phrases)}" if phrases else ""
+    yield from iter_table_study(
+        STUDY, path, out, model, settings,
+        lambda loaded, study: shard_reader(path, loaded, study.asked, study.columns, study.tags),
+        _TYPES, "explained", engine=engine, device=device, overwrite=overwrite,
+    )  # fmt: skip

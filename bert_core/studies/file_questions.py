@@ -13,7 +13,7 @@ from bert_core.refused import Refused, short_repr
 from bert_core.run.capture import capture
 from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import SHARD_LINES, Line, Shard
-from bert_core.studies.rows import Columns, check_rows
+from bert_core.studies.rows import Columns, check_rows, join_names
 from bert_core.studies.squad import read_squad
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.studies.words import read_labelled_words
@@ -78,11 +78,19 @@ def check_length(loaded: LoadedModel, max_length: int) -> None:
 
 
 def shard_reader(
-    path: Path, loaded: LoadedModel, question_name: str, columns: Columns | None, tags: str
+    path: Path,
+    loaded: LoadedModel,
+    question_name: str,
+    columns: Columns | None,
+    tags: str,
+    *,
+    size: int = SHARD_LINES,
+    other_columns: Mapping[str, str] | None = None,
 ) -> Callable[..., Iterator[Shard]]:
     """Return a function that yields the shards of a file, from a given shard on, for one question.
 
     question_name: key of `FILE_QUESTIONS`. columns: columns of a table, else None. tags: as for `read_annotated`.
+    size: texts per shard. other_columns: as for `row_shards`.
     Returns a function with the keyword arguments `number`, `start` and `line` of `text_shards`.
     Raises Refused before any shard is read, for a table with an empty field or an unknown class. Raises Refused for a
     question about two texts if the file has only one, and as `check_texts` and `read_annotated`.
@@ -99,10 +107,10 @@ def shard_reader(
             f"the question {question_name!r} needs two texts: give a table, and name the columns of both texts"
         )
     if annotated is not None:
-        return partial(annotated_shards, path, annotated)
+        return partial(annotated_shards, path, annotated, size=size)
     if columns is None:
         check_texts(path)
-    return partial(text_shards, path, columns)
+    return partial(text_shards, path, columns, size=size, other_columns=other_columns)
 
 
 def check_pairs(question_name: str, annotated: list[Line] | None, columns: Columns | None) -> None:
@@ -136,13 +144,17 @@ def read_annotated(
             pairs = zip(sentence.spans, sentence.labels, strict=True)
             marks = tuple((*span, label) for span, label in pairs if span is not None and label is not None)
             lines.append(Line(sentence.line, sentence.text, marks=marks, comments=sentence.comments))
+        unknown_tags: dict[str, int] = {}
         for line in lines:
             for _, _, label in line.marks or ():
                 if label not in model_tags:
-                    raise Refused(
-                        f"{path.name} has the tag {label!r:.60} (the sentence of line {line.number}), which the model "
-                        f"does not have: its tags are {', '.join(model_tags)}"
-                    )
+                    unknown_tags.setdefault(label, line.number)
+        if unknown_tags:
+            names = [f"{name!r:.60} (the sentence of line {number})" for name, number in unknown_tags.items()]
+            raise Refused(
+                f"{path.name} has the tag{'s' if len(names) > 1 else ''} {join_names(names)}, which the model does not "
+                f"have: its tags are {', '.join(model_tags)}"
+            )
         return lines
     if question_name == "span" and columns is None and identify(path).format is Format.JSON:
         questions, _ = read_squad(path)
@@ -157,18 +169,18 @@ def read_annotated(
 
 
 def annotated_shards(
-    path: Path, lines: list[Line], *, number: int = 0, start: int = 0, line: int = 0
+    path: Path, lines: list[Line], *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
 ) -> Iterator[Shard]:
     """Yield the lines of `read_annotated` in shards, with the arguments and the shard fields of `line_shards`.
 
     number, line: number of the first shard, and of the first line in it. start: has no effect, since the lines are in
-    memory.
+    memory. size: lines per shard.
     """
-    size, remaining = path.stat().st_size, [entry for entry in lines if entry.number >= line]
-    for first in range(0, len(remaining), SHARD_LINES):
-        shard_lines = remaining[first : first + SHARD_LINES]
+    file_size, remaining = path.stat().st_size, [entry for entry in lines if entry.number >= line]
+    for first in range(0, len(remaining), size):
+        shard_lines = remaining[first : first + size]
         end = first + len(shard_lines)
-        bytes_read = size * (len(lines) - len(remaining) + end) // len(lines)
+        bytes_read = file_size * (len(lines) - len(remaining) + end) // len(lines)
         next_line = remaining[end].number if end < len(remaining) else shard_lines[-1].number + 1
         counts = Counter(lines=len(shard_lines), comments=sum(line.comments for line in shard_lines))
         yield Shard(number, tuple(shard_lines), bytes_read, next_line, counts, bytes_read)

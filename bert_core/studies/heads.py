@@ -57,10 +57,8 @@ from bert_core.studies.runner import (
 from bert_core.studies.settings import CorpusSettings
 from bert_core.studies.tables import check_table_suffix
 from bert_core.target_kinds import FILE_QUESTIONS
-from bert_core.task_heads import IS_NEXT
+from bert_core.task_heads import IS_NEXT, NOT_NEXT
 from bert_core.tokenizer import Encoding
-
-NOT_NEXT = "from elsewhere"  # answer of a line whose second text does not follow the first
 
 
 @compared_by_value
@@ -432,7 +430,7 @@ def heads_file(
 def reading_note(counts: Mapping[str, int]) -> str:
     """Return one sentence with the number of lines that were read, and the reasons why others were not.
 
-    counts: counts of `HeadSums` or of `explain_shard`.
+    counts: counts of `HeadSums`, `explain_shard` or `evaluate_shard`.
     """
     sentence = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
     if counts.get("strangers"):
@@ -450,8 +448,10 @@ def _exceptions(counts: Mapping[str, int]) -> list[str]:
         "empty": "empty",
         "unreadable": "without a character that the tokenizer knows",
         "without the word": "without a [MASK] for each token of the word",
+        "with a mask": "with a [MASK], which has no surprisal",
         "without an answer": "without an answer",
         "shortened": "cut to the maximum length",
+        "shortened values": "values of other columns cut to their beginning",
         "overlong": "too long, of which only the beginning was read",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
         "comments": "lines of comments left out",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -26,6 +26,7 @@ class Line(NamedTuple):
     marks: labelled spans as (start, end, name), in characters. They are the tagged words of `text`, or the answer in
         `pair`. None if the file has no such labels.
     comments: number of comment lines before this sentence, for a file with one word per line.
+    columns: values of other columns of the row, by name; None if they were not read.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Line(NamedTuple):
     answer: str = ""
     marks: tuple[tuple[int, int, str], ...] | None = None
     comments: int = 0
+    columns: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

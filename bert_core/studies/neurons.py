@@ -430,7 +430,8 @@ def measure_neurons(
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(f"{state} is not the state of a study: delete it to start again") from error
     start_time, saving_time = time.monotonic(), 0.0
-    for shard in text_shards(path, settings.columns, **resume_point.shard_arguments):
+    number, start, line = resume_point.number, resume_point.start, resume_point.line
+    for shard in text_shards(path, settings.columns, number=number, start=start, line=line):
         reader.read(shard)
         source.check_unchanged()
         counts, shard_time = reader.stats.counts, time.monotonic()

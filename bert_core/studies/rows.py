@@ -9,7 +9,7 @@ import json
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ _limit_lock = threading.Lock()
 MAX_JSON_BYTES = 2_000_000_000  # a .json file is read as a whole; this is some fifty times the size of SQuAD's
 _RECORDS_FOR_FIELDS = 100  # records whose fields are listed
 _MAX_LISTED_ROWS = 5
+MAX_LISTED_NAMES = 10
+MAX_OTHER_COLUMNS, MAX_VALUE_CHARACTERS = 50, 200  # of the columns that a study keeps without reading them
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _RECORDS = (Format.JSON_LINES, Format.JSON)
 
@@ -68,7 +70,7 @@ def read_labelled(path: Path, text: str, label: str, pair: str | None = None) ->
     Returns the rows in order, without empty lines.
     Raises Refused as `read_rows`, if a text or a class is empty, and if there are no rows.
     """
-    examples = [example for example, _ in _read_examples(path, Columns(text, pair, label))]
+    examples = [example for example, _, _ in _read_examples(path, Columns(text, pair, label))]
     if not examples:
         raise Refused(f"{path.name} has no rows: there is nothing to learn from")
     return examples
@@ -86,16 +88,17 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
     """
     unknown_classes: dict[str, list[int]] = defaultdict(list)
     count = 0
-    for example, _ in _read_examples(path, columns, pairs=pairs):
+    for example, _, _ in _read_examples(path, columns, pairs=pairs):
         count += 1
         if classes and example.label not in classes:
             unknown_classes[example.label].append(example.row)
     if not count:
         raise Refused(f"{path.name} has no rows: there is nothing to read")
-    for name, rows in unknown_classes.items():
+    if unknown_classes:
+        names = [f"{name!r:.60} ({format_rows(rows)})" for name, rows in unknown_classes.items()]
         raise Refused(
-            f"{path.name} has the class {name!r:.60} ({format_rows(rows)}), which the model does not have: "
-            f"its classes are {', '.join(classes)}"
+            f"{path.name} has the class{'es' if len(names) > 1 else ''} {join_names(names)}, which the model does not "
+            f"have: its classes are {', '.join(classes)}"
         )
 
 
@@ -107,7 +110,14 @@ def table_lines(path: Path, columns: Columns) -> Iterator[Line]:
 
 
 def row_shards(
-    path: Path, columns: Columns, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES
+    path: Path,
+    columns: Columns,
+    *,
+    number: int = 0,
+    start: int = 0,
+    line: int = 0,
+    size: int = SHARD_LINES,
+    other_columns: Mapping[str, str] | None = None,
 ) -> Iterator[Shard]:
     """Yield the rows of a table in shards, as `line_shards` does for plain text. Only one shard is held in memory.
 
@@ -118,13 +128,14 @@ def row_shards(
     start: accepted for the signature of `line_shards`; the table is always read from its beginning.
     line: number of the first row, counted from 1.
     size: rows per shard.
+    other_columns: other columns whose values are kept in the lines -> their names there; see `other_columns_of`.
 
     Raises Refused as `read_rows`.
     """
     counts: Counter[str] = Counter()
     rows: list[Line] = []
     end = start
-    for example, end in _read_examples(path, columns):
+    for example, fields, end in _read_examples(path, columns):
         if example.row < line:
             continue
         if len(rows) == size:
@@ -133,9 +144,38 @@ def row_shards(
         counts["lines"] += 1
         counts["overlong"] += max(len(example.text), len(example.pair or "")) > MAX_LINE_BYTES
         pair = None if example.pair is None else example.pair[:MAX_LINE_BYTES]
-        rows.append(Line(example.row, example.text[:MAX_LINE_BYTES], pair, example.label))
+        values = None
+        if other_columns:
+            values = {name: fields.get(column, "") for column, name in other_columns.items()}
+            counts["shortened values"] += sum(len(value) > MAX_VALUE_CHARACTERS for value in values.values())
+            values = {name: _shorten(value) for name, value in values.items()}
+        rows.append(Line(example.row, example.text[:MAX_LINE_BYTES], pair, example.label, columns=values))
     if rows:
         yield Shard(number, tuple(rows), end, rows[-1].number + 1, counts, end)
+
+
+def other_columns_of(path: Path, columns: Columns, reserved_names: Collection[str] = ()) -> dict[str, str]:
+    """Return the columns of a table that `columns` does not name -> their names in a result; at most 50.
+
+    reserved_names: names that the result uses itself. A column with such a name gets " (file)" behind its name, and a
+        column without a name is called "unnamed".
+    Raises Refused as `read_rows`.
+    """
+    own_columns = (columns.text, columns.pair, columns.answer)
+    names: dict[str, str] = {}
+    for column in input_columns(identify(path)):
+        if column in own_columns or column in names or len(names) == MAX_OTHER_COLUMNS:
+            continue
+        name = column or "unnamed"
+        while name in reserved_names or name in names.values():
+            name += " (file)"
+        names[column] = name
+    return names
+
+
+def _shorten(value: str) -> str:
+    """Return a value of at most `MAX_VALUE_CHARACTERS` characters, which ends in "…" if it was longer."""
+    return value if len(value) <= MAX_VALUE_CHARACTERS else value[: MAX_VALUE_CHARACTERS - 1] + "…"
 
 
 def detect_separator(header: str) -> str:
@@ -146,6 +186,13 @@ def detect_separator(header: str) -> str:
     return max(",;", key=re.sub(r'"[^"]*"', "", header).count)
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Return names as text, such as "a, b and c", with the number of the others if there are more than ten."""
+    if len(names) > MAX_LISTED_NAMES:
+        return f"{', '.join(names[:MAX_LISTED_NAMES])} and {len(names) - MAX_LISTED_NAMES} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def format_rows(rows: Sequence[int]) -> str:
     """Return the first row numbers as text, such as "rows 2, 3 and 4 more"."""
     numbers = ", ".join(map(str, rows[:_MAX_LISTED_ROWS]))
@@ -153,8 +200,10 @@ def format_rows(rows: Sequence[int]) -> str:
     return f"row{'' if len(rows) == 1 else 's'} {numbers}{suffix}"
 
 
-def _read_examples(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[tuple[LabelledText, int]]:
-    """Yield the rows, each with the number of bytes read so far.
+def _read_examples(
+    path: Path, columns: Columns, *, pairs: bool = False
+) -> Iterator[tuple[LabelledText, dict[str, str], int]]:
+    """Yield the rows, each with all its fields by column and the number of bytes read so far.
 
     pairs: whether each row must have a second text.
     Raises Refused as `read_rows`, and after the last row if a required field was empty.
@@ -170,7 +219,7 @@ def _read_examples(path: Path, columns: Columns, *, pairs: bool = False) -> Iter
                 empty[name].append(row)
         count += 1
         second = None if pair is None else fields[pair]
-        yield LabelledText(fields[text], second, "" if label is None else fields[label].strip(), row), end
+        yield LabelledText(fields[text], second, "" if label is None else fields[label].strip(), row), fields, end
     for name, rows in empty.items():
         header = "" if identify(path).format in _RECORDS else "; the header is row 1"
         raise Refused(

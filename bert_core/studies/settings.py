@@ -5,7 +5,7 @@ This module imports neither torch nor numpy, because the command line makes its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from bert_core.deprecation import RenamedAttribute
@@ -242,6 +242,63 @@ class ExplainSettings(Settings):
         )
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("the question 'next' needs a column of second texts")
+
+
+# Questions of `EvaluationSettings` -> the unit of the loss.
+EVALUATION_LOSSES = {
+    "class": "nats per text",
+    "word": "nats per word",
+    "next": "nats per pair",
+    "tag": "nats per tag",
+    "span": "nats per answer",
+    "surprise": "nats per token",
+}
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Settings):
+    """Settings of `evaluate_file`: the question whose answer is predicted for every text.
+
+    question: key of `EVALUATION_LOSSES`: a key of `FILE_QUESTIONS`, or "surprise" for the mean surprisal of the tokens
+        of a text. The expected answer is that of the file: in a column of answers, in the tags of a file of words, or
+        in a SQuAD `.json` file. For "next" it is "follows" or "from elsewhere", and "follows" without a column of
+        answers. In other files without answers there is a prediction and no loss.
+    word: for "word", the expected word at the [MASK] of every text; for "tag", the only word that is evaluated.
+    columns: columns of a table; None means one text per line, or an annotated file.
+    max_length: maximum number of tokens of a text, from 3, and at most the number that the model reads.
+    tags: label of a file of words with the expected tags, as for `read_labelled_words`; empty for none.
+    Raises Refused for an unknown name, or settings that do not fit each other.
+    """
+
+    question: str = "class"
+    word: str = ""
+    columns: Columns | None = None
+    max_length: Annotated[int, Option("Maximum number of tokens of a text; the rest is cut off.", 3, MAX_TOKENS)] = 512
+    tags: str = ""
+
+    def __post_init__(self) -> None:
+        from bert_core.studies.file_questions import check_question
+
+        super().__post_init__()
+        if not isinstance(self.question, str) or self.question not in EVALUATION_LOSSES:
+            raise Refused(f"question {short_repr(self.question)} is unknown: one of {', '.join(EVALUATION_LOSSES)}")
+        if not isinstance(self.columns, Columns | None):
+            raise Refused(
+                f"the columns are {short_repr(self.columns)}: they must be Columns, or None for one text a line"
+            )
+        for name in ("word", "tags"):
+            if not isinstance(getattr(self, name), str):
+                raise Refused(f"{name} is {short_repr(getattr(self, name))}: it must be a text")
+        if self.question == "surprise":
+            if self.word or self.tags or (self.columns is not None and self.columns.answer is not None):
+                raise Refused("the question 'surprise' takes no word, no tags and no answer column")
+            return
+        columns = self.columns
+        if self.question == "next":
+            if columns is None or columns.pair is None:
+                raise Refused("the question 'next' needs a column of second texts")
+            columns = replace(columns, answer=None)  # studies that train or explain take no answers for it
+        check_question(self.question, columns, self.tags, self.word)
 
 
 DEFAULT_KINDS = ("content", "function", "nsp")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bert_core.refused import Refused
@@ -61,6 +61,7 @@ def text_shards(
     start: int = 0,
     line: int = 0,
     size: int = SHARD_LINES,
+    other_columns: Mapping[str, str] | None = None,
 ) -> Iterator[Shard]:
     """Return the shards of a file, as `line_shards` for plain text and as `row_shards` for a table.
 
@@ -69,11 +70,12 @@ def text_shards(
     columns: the columns of a table, or None for plain text and treebanks.
     number, start, line: number, first byte and first line of the first shard.
     size: texts per shard.
+    other_columns: as for `row_shards`, for a table.
 
     Raises Refused as `check_texts`. An invalid row of a table is reported only when it is reached.
     """
     if columns is not None:
-        return row_shards(path, columns, number=number, start=start, line=line, size=size)
+        return row_shards(path, columns, number=number, start=start, line=line, size=size, other_columns=other_columns)
     if check_texts(path).format is Format.TREEBANK:
         return _tree_shards(path, number, line, size)
     return line_shards(path, number=number, start=start, line=line, size=size)

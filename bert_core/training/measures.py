@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import binomtest
 from torch import Tensor
 
 from bert_core.agreement import Agreement, sentences
@@ -526,15 +525,6 @@ def measure(
 def column_totals(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """Return the sum of each column over all rows. table: counts of each row, by its name."""
     return tuple(map(sum, zip(*table.values(), strict=True)))
-
-
-def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the bounds of the 95% confidence interval of a share, 0 to 1, for independent trials.
-
-    Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
-    """
-    bounds = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    return float(bounds.low), float(bounds.high)
 
 
 def reliability_diagram(calibration: Reliability, size: int = 320) -> str:

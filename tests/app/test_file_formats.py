@@ -14,6 +14,7 @@ from bert_core.analysis.relations import RelationRow
 from bert_core.records import Contribution, CurvePoint
 from bert_core.records.probes import ProbePoint
 from bert_core.studies import external_scores, faithfulness, profiles
+from bert_core.studies.evaluation import ROW_COLUMNS
 from bert_core.studies.explain import BASE_COLUMNS
 from bert_core.studies.explanation_tables import WordTotal
 from bert_core.studies.index import TREE_COLUMNS
@@ -56,6 +57,7 @@ DECLARED = {
     ("headlight faithfulness", 1): set(external_scores.REQUIRED_COLUMNS),
     ("headlight explain", 0): {*BASE_COLUMNS, "DecompX"},
     ("headlight explain", 1): field_names(WordTotal),
+    ("headlight evaluate-file", 0): set(ROW_COLUMNS),
     ("headlight score", 0): set(PAIR_COLUMNS),
     ("headlight prune-curve", 0): {"model", "text", "examples", "length", "what"} | field_names(CurvePoint),
     ("headlight direct", 0): {*Contribution._fields},
@@ -86,6 +88,7 @@ WRITTEN = (
         ("headlight compare-models", 0),
         ("headlight compare-models", 1),
     ),
+    ("evaluate-file TEXT --ask surprise --out a.csv", ("headlight evaluate-file", 0), None),
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
 )

@@ -25,6 +25,7 @@ BESIDE = {
 # Words that no reader of seventeen need know, as pages say them.
 TECHNICAL = """
 ablation, activation, activation function, activation patching, ALTI, AOPC, attribution, attention knockout, baseline,
+confusion matrix, macro F1, surprisal,
 CKA, control task, faithfulness, hidden state, LEACE, MLM, MLM head, multi-head attention, NSP, residual stream,
 value-weighted attention, word embedding, word head,
 attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
@@ -110,7 +111,7 @@ def test_every_technical_word_has_its_entry_and_every_entry_is_such_a_word() -> 
         ((start, end, term),) = first_uses(word)
         assert (start, end) == (0, len(word)), word
         found.add(term.name)
-    assert {term.name for term in terms()} - found == {"attention weight", "calibrated confidence"}
+    assert {term.name for term in terms()} - found == {"attention weight", "calibrated confidence", "slice"}
 
 
 def test_a_text_marks_each_term_once_and_its_longest_form() -> None:

@@ -38,6 +38,7 @@ VISITS: dict[str, dict[str, str]] = {
     "heads": {}, "roles": {},
     "causes": {"source": TEXT.replace("old", "young"), "place": "2.3"}, "neurons": {"neuron": "3.146"},
     "profiles": {"tenth": "3"}, "probes": {}, "prune": {}, "finetune": {}, "score": {}, "similarity": {}, "search": {},
+    "dataset": {"expected": "is", "predicted": "was", "outcome": "wrong"},
     "images": {"edges": "1"},
     "inside": {"stage": "scores"},
     "start": {}, "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},

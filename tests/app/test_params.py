@@ -36,6 +36,7 @@ stage token engine pads
 calibrated choices
 lesson step
 term find class teach
+dataset slices slice_measure slice expected predicted outcome row_text row_order row_page data_row
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
@@ -67,12 +68,14 @@ DEFAULTS = {
     "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
     "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
+    "dataset": "agreement", "slices": "", "slice_measure": "accuracy", "slice": None, "expected": "", "predicted": "",
+    "outcome": "all", "row_text": "", "row_order": "loss", "row_page": 1, "data_row": None,
     "lesson": "", "step": "predict", "term": "", "find": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
-firing token_range
+firing token_range slice expected predicted outcome row_page data_row
 """
 
 

@@ -33,7 +33,6 @@ from bert_core.training.measures import (
     reliability,
     reliability_diagram,
     top_predictions,
-    wilson_interval,
 )
 from tests.families import save_family
 
@@ -217,15 +216,6 @@ def test_repetition_counts_what_is_seen_in_the_same_example(
 
     monkeypatch.setattr(measures, "_masked_batches", hidden)
     assert count_repeated_words(tiny_loaded, noise(100), batches=1) == (1, 4)
-
-
-def test_the_interval_of_a_share_is_wilsons() -> None:
-    """Against the formula: the shares p for which |p - 1/2| is z standard errors of p, at 5 of 10."""
-    z = 1.959964
-    low, high = wilson_interval(5, 10)
-    for bound in (low, high):
-        assert abs(bound - 0.5) == pytest.approx(z * (bound * (1 - bound) / 10) ** 0.5, rel=1e-5)
-    assert low == pytest.approx(1 - high) and wilson_interval(0, 10)[0] == 0 and wilson_interval(10, 10)[1] == 1
 
 
 # ---------------------------------------------------------------------------- all of it

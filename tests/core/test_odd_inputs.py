@@ -256,6 +256,12 @@ def explained(a: Asked, **given: Any) -> object:
     return list(bert_core.iter_explanations(**{**right, **given}))
 
 
+def evaluated(a: Asked, **given: Any) -> object:
+    """Of no file, so that nothing is written."""
+    right = {"path": "nothing.txt", "out": "table.csv", "model": a.loaded.report.source}
+    return list(bert_core.iter_evaluation(**{**right, **given}))
+
+
 def over(a: Asked, **given: Any) -> object:
     """Of no file, so that nothing is written."""
     return list(bert_core.iter_heads(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
@@ -265,6 +271,7 @@ STUDIES: dict[str, Callable[..., object]] = {
     "heads_over": lambda **given: bert_core.measure_heads(**given),
     "heads_file": lambda **given: bert_core.heads_file(**given, out=Path("table.csv")),
     "explain_file": lambda **given: bert_core.explain_file(**given, out=Path("table.csv")),
+    "evaluate_file": lambda **given: bert_core.evaluate_file(**given, out=Path("table.csv")),
     "index_file": lambda **given: bert_core.index_file(**given, out=Path("index")),
 }
 
@@ -919,6 +926,20 @@ DOORS: dict[str, Door] = {
     "explain word": lambda a, v: bert_core.ExplainSettings("word", word=v),
     "explain columns": lambda a, v: bert_core.ExplainSettings(columns=v),
     "explain length": lambda a, v: bert_core.ExplainSettings(max_length=v),
+    "iter_evaluation": lambda a, v: evaluated(a, path=v),
+    "iter_evaluation out": lambda a, v: evaluated(a, path=a.text, out=v),
+    "iter_evaluation model": lambda a, v: evaluated(a, path=a.text, model=v),
+    "iter_evaluation settings": lambda a, v: evaluated(a, settings=v),
+    "iter_evaluation engine": lambda a, v: evaluated(a, engine=v),
+    "evaluate_texts": lambda a, v: bert_core.evaluate_texts(v, [bert_core.Line(1, "a")]),
+    "evaluate_texts rows": lambda a, v: bert_core.evaluate_texts(a.loaded, v, bert_core.EvaluationSettings("surprise")),
+    "evaluate_texts settings": lambda a, v: bert_core.evaluate_texts(a.loaded, [bert_core.Line(1, "a")], v),
+    "lines_to_evaluate": lambda a, v: bert_core.lines_to_evaluate(v, a.loaded, bert_core.EvaluationSettings()),
+    "read_evaluation": lambda a, v: bert_core.read_evaluation(v),
+    "evaluation settings": lambda a, v: bert_core.EvaluationSettings(v),
+    "evaluation word": lambda a, v: bert_core.EvaluationSettings("word", word=v),
+    "evaluation columns": lambda a, v: bert_core.EvaluationSettings(columns=v),
+    "evaluation length": lambda a, v: bert_core.EvaluationSettings(max_length=v),
     "explained_rows": lambda a, v: list(bert_core.explained_rows(v)),
     "read_totals": lambda a, v: bert_core.read_totals(v),
     "word_totals": lambda a, v: bert_core.word_totals(v),

@@ -27,6 +27,7 @@ from viz_app.cli import (
     compare,
     direct,
     draw,
+    evaluate,
     explain,
     export_onnx,
     find_heads,
@@ -73,6 +74,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     "Explain": {
         "direct": (direct.direct, 'headlight direct "She opened the [MASK]." --word door --model my-modernbert'),
         "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
+        "evaluate-file": (
+            evaluate.evaluate_file,
+            "headlight evaluate-file reviews.csv --text review --label stars --model my-model --out evaluated.parquet",
+        ),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
         "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),
         "probe": (probe.probe, "headlight probe treebank.conllu --label upos --out probes.csv"),

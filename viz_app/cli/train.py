@@ -272,7 +272,7 @@ def _measure_lines(measures: Measures, has_words: bool, has_next: bool) -> Itera
 
 def _share(count: int, total: int) -> str:
     """Return a count with its share and 95% interval."""
-    from bert_core.training.measures import wilson_interval
+    from bert_core.analysis.evaluation import wilson_interval
 
     if not total:
         return "0 of 0"

@@ -458,6 +458,7 @@ def bars(
     form: str = ".9g",
     fills: Mapping[str, Mapping[str, Any]] | None = None,
     marks: tuple[str, Sequence[float]] | None = None,
+    intervals: tuple[Sequence[float], Sequence[float]] | None = None,
     base: float = 0.0,
     selected: int | None = None,
     limits: tuple[float, float] | None = None,
@@ -472,7 +473,8 @@ def bars(
 
     series: name -> (label,) numbers. title: of the horizontal axis. write: returns the text at the end of a bar.
         form: of the numbers on hover. fills: name -> fill of the bars; by default `series_fill`.
-    marks: name and places of a vertical mark in each row. base: where bars begin. selected: row with a bold label.
+    marks: name and places of a vertical mark in each row. intervals: lower and upper bound for each bar of one series,
+        NaN for a bar without one. base: where bars begin. selected: row with a bold label.
     limits: of the horizontal axis; by default all numbers fit. axis: further attributes of it. legend: by default only
         with several series. tokens: whether labels are in the font of tokens. longest: number of their letters.
     bar_texts: whether the texts are beside the bars, or on hover only. options: further attributes of the layout.
@@ -504,6 +506,8 @@ def bars(
             font = {"size": font_size, "color": page().text}
             traces.append(text_points(ends.tolist(), rows, [f"  {text}" for text in texts], font, **text_place))
     numbers = [float(value) for values in series.values() for value in values]
+    if intervals is not None:
+        numbers += _add_intervals(traces, intervals, font_size)
     if marks is not None:
         name, places = marks
         line = {"width": 3, "color": page().text}
@@ -542,6 +546,32 @@ def bars(
         **options,
     }
     return figure_of(traces, layout)
+
+
+def _add_intervals(
+    traces: list[dict[str, Any]], intervals: tuple[Sequence[float], Sequence[float]], font_size: int
+) -> list[float]:
+    """Draw an interval over each bar of the first trace, with the text behind it; return all bounds but NaN.
+
+    intervals: lower and upper bounds, (bar,), which are columns of the exported table.
+    """
+    trace = traces[0]
+    ends = np.asarray(trace["x"], float) + trace["base"]
+    low, high = (np.asarray(bounds, float) for bounds in intervals)
+    lengths = {"array": np.nan_to_num(high - ends).tolist(), "arrayminus": np.nan_to_num(ends - low).tolist()}
+    trace["error_x"] = {
+        "type": "data",
+        "symmetric": False,
+        "color": page().text,
+        "thickness": 1.5,
+        "width": 4,
+        **lengths,
+    }
+    trace["meta"]["columns"] |= {"interval low": low.tolist(), "interval high": high.tolist()}
+    texts, trace["textposition"] = [f"  {text}" for text in trace["text"]], "none"
+    font, place = {"size": font_size, "color": page().text}, {"textposition": "middle right", "cliponaxis": False}
+    traces.append(text_points(np.fmax(ends, high).tolist(), trace["y"], texts, font, **place))
+    return [float(bound) for bound in (*low, *high) if bound == bound]
 
 
 def mirrored_bars(

@@ -20,6 +20,7 @@ NAMES = (
     "roles",
     "profiles",
     "search",
+    "dataset",
     "score",
     "similarity",
     "finetune",

@@ -95,14 +95,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
     "bert_core.records": {
-        "bert_core.target_kinds", "numpy", "bert_core.positions", "bert_core.edits", "bert_core.tokenizer",
+        "bert_core.target_kinds", "numpy", "pandas", "bert_core.heap", "bert_core.positions", "bert_core.edits",
+        "bert_core.tokenizer",
     },
     "bert_core.run": {
         "bert_core.target_kinds",
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
         "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
-        "bert_core.editing", "bert_core.unknown_tokens", "bert_core.task_heads",
+        "bert_core.editing", "bert_core.unknown_tokens", "bert_core.task_heads", "bert_core.heap",
     },
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
@@ -148,7 +149,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.export": {
         "bert_core.csv_cells", "bert_core.target_kinds", "jinja2",
-        "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
+        "numpy", "pandas", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
         "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.windows",
     },

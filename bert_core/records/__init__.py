@@ -5,6 +5,7 @@ from bert_core.records.causes import Noised as Noised
 from bert_core.records.causes import PatchBand as PatchBand
 from bert_core.records.causes import Patches as Patches
 from bert_core.records.causes import Paths as Paths
+from bert_core.records.causes import source_labels as source_labels
 from bert_core.records.causes import without_noise as without_noise
 from bert_core.records.direct import Contribution as Contribution
 from bert_core.records.direct import DirectContributions as DirectContributions

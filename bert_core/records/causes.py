@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.refused import MAX_SEED, Refused, require_float, require_int, require_sequence, short_repr
 from bert_core.tokenizer import Encoding
@@ -78,7 +81,7 @@ class MeanOf:
 @renamed_fields(what="kind")
 @compared_by_value
 @dataclass(frozen=True)
-class Patches:
+class Patches(Tabular):
     """The target of a text with one activation at a time replaced by that of a source.
 
     encoding: the text. source: the source of the activations.
@@ -120,13 +123,22 @@ class Patches:
         """
         return _normalised_effects(self.values, self.base_value, self.source_value)
 
+    def _tables(self) -> Tables:
+        return ((" ".join(self.axes), {"value": "values", **_effect_column(self)}),)
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        if axis != "position":
+            return super()._axis_columns(axis, size, axes)
+        source_tokens = source_labels(self.source, self.text, self.partners)
+        return {"position": range(size), "token": self.text.tokens, "source_token": source_tokens}
+
     read = RenamedAttribute("text")
 
 
 @renamed_fields(through="receiver_input")
 @compared_by_value
 @dataclass(frozen=True)
-class Paths:
+class Paths(Tabular):
     """The target of a text with the path from one sender head at a time to some receivers patched from a source.
 
     encoding, source, partners, target, base_value, source_value, head_mask: as in `Patches`.
@@ -158,6 +170,23 @@ class Paths:
         """
         return _normalised_effects(self.values, self.base_value, self.source_value)
 
+    def _tables(self) -> Tables:
+        return (("layer head", {"value": "values", **_effect_column(self)}),)
+
+
+def source_labels(source: Encoding | Noised | MeanOf, encoding: Encoding, partners: Sequence[int | None]) -> list[str]:
+    """Return the token of the source that is patched into each token of a text; "" where there is none."""
+    labels = source.labels if isinstance(source, Encoding) else encoding.labels
+    return ["" if position is None else labels[position] for position in partners]
+
+
+def _effect_column(record: Patches | Paths) -> dict[str, np.ndarray]:
+    """Return the normalised effects as a column of a table, or none if they are not defined."""
+    try:
+        return {"effect": record.effects}
+    except Refused:
+        return {}
+
 
 def _normalised_effects(values: np.ndarray, base: float, source: float) -> np.ndarray:
     """Return (values - base) / (source - base). Raises Refused if source is NaN or equals base."""
@@ -175,16 +204,18 @@ def _normalised_effects(values: np.ndarray, base: float, source: float) -> np.nd
 
 @compared_by_value
 @dataclass(frozen=True)
-class PatchBand:
+class PatchBand(Tabular):
     """Range of the target with patches from random texts, a baseline for `Patches`.
 
     low, high: minimum and maximum at each place, in the shape of `Patches.values`.
     texts: number of random texts.
+    axes: names of the axes, as in `Patches`. Empty in records without them, whose tables have numbered axes.
     """
 
     low: np.ndarray
     high: np.ndarray
     texts: int
+    axes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         make_read_only(self)
@@ -201,5 +232,9 @@ class PatchBand:
             )
         in_band: np.ndarray = (patches.values >= self.low) & (patches.values <= self.high)
         return in_band
+
+    def _tables(self) -> Tables:
+        axes = self.axes or tuple(f"axis_{number}" for number in range(self.low.ndim))
+        return ((" ".join(axes), {"low": "low", "high": "high"}),)
 
     holds = RenamedAttribute("contains")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
 
@@ -32,7 +33,7 @@ class Contribution(NamedTuple):
 
 @compared_by_value
 @dataclass(frozen=True, kw_only=True)
-class DirectContributions:
+class DirectContributions(Tabular):
     """The direct contributions of all components to one number that the model computes.
 
     embedding: contribution of the embedding, after its layer norm.
@@ -65,17 +66,32 @@ class DirectContributions:
 
     def rows(self) -> list[Contribution]:
         """Return all contributions: the embedding, each layer's heads and feed-forward network, and the biases."""
+        return [row for row in self._all_rows() if not (row.component == "head" and np.isnan(row.contribution))]
+
+    def _all_rows(self) -> list[Contribution]:
+        """Return the rows with those of pruned heads, which are NaN."""
         rows = [Contribution("embedding", None, None, "embedding", self.embedding)]
         for layer, (heads, network) in enumerate(zip(self.heads.tolist(), self.feed_forward.tolist(), strict=True)):
-            rows += [
-                Contribution("head", layer, head, f"L{layer} H{head}", value)
-                for head, value in enumerate(heads)
-                if not np.isnan(value)
-            ]
+            rows += [Contribution("head", layer, head, f"L{layer} H{head}", value) for head, value in enumerate(heads)]
             rows.append(Contribution("feed_forward", layer, None, f"L{layer} MLP", network))
         return rows + [
             Contribution("bias", None, None, f"bias of {name}", value) for name, value in self.biases.items()
         ]
+
+    def _tables(self) -> Tables:
+        return (("component", {"contribution": np.array([row.contribution for row in self._all_rows()])}),)
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        rows = self._all_rows()
+        numbers = {
+            name: [np.nan if (n := getattr(row, name)) is None else n for row in rows] for name in ("layer", "head")
+        }
+        component, name = ([getattr(row, column) for row in rows] for column in ("component", "name"))
+        return {
+            "component": component,
+            **{column: np.array(cells, float) for column, cells in numbers.items()},
+            "name": name,
+        }
 
 
 @compared_by_value

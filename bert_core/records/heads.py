@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.positions import CONTENT, POSITION
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.refused import Refused, short_repr
 from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS
@@ -23,7 +25,7 @@ from bert_core.tokenizer import Encoding
 
 @compared_by_value
 @dataclass(frozen=True)
-class HeadSweep:
+class HeadSweep(Tabular):
     """Predictions for a text with each attention head ablated in turn.
 
     method: replacement of the head output, "zero", "mean" or "resample".
@@ -36,6 +38,16 @@ class HeadSweep:
     flips: (layer, head), share of the positions whose most probable token changes, 0 to 1. None without predictions.
     A pruned head is NaN in all arrays.
     """
+
+    TABLES: ClassVar[Tables] = (
+        (
+            "layer head",
+            {
+                "value": "values", "effect": "effect", "nsp": "nsp", "divergence": "divergence", "flips": "flips",
+                "head_mask": "head_mask",
+            },
+        ),
+    )  # fmt: skip
 
     encoding: Encoding
     method: str
@@ -62,7 +74,7 @@ class HeadSweep:
 
 
 @dataclass(frozen=True)
-class PruningPlan:
+class PruningPlan(Tabular):
     """Order in which the heads, neurons or layers of one model are pruned.
 
     model: name of the model.
@@ -123,6 +135,11 @@ class PruningPlan:
         if self.what == "neurons" and neurons != self.neurons:
             raise Refused(f"the plan is for layers of {self.neurons} neurons, but the model here has {neurons} in each")
 
+    def _tables(self) -> Tables:
+        names = ("layer", self.what[:-1])[: len(self.order[0]) if self.order else 1]
+        order = np.array(self.order, np.int64).reshape(len(self.order), len(names))
+        return (("rank", dict(zip(names, order.T, strict=True))),)
+
     def to_json(self) -> str:
         """Return the text of a plan file."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -151,7 +168,7 @@ class PruningPlan:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class CurvePoint(Tabular):
     """Quality of a model after pruning the first heads, neurons or layers of an order.
 
     order: name of the order.
@@ -173,7 +190,7 @@ class CurvePoint:
 
 @compared_by_value
 @dataclass(frozen=True)
-class HeadVectors:
+class HeadVectors(Tabular):
     """Query and key vectors of one attention head for one text.
 
     queries: (query, head size) float32. keys: (key, head size) float32. With rotary positions they are rotated.
@@ -203,6 +220,13 @@ class HeadVectors:
             object.__setattr__(self, "position_terms", {POSITION: self.distances})
         for term in self.position_terms.values():
             term.flags.writeable = False
+
+    def _tables(self) -> Tables:
+        return (
+            ("query key", {**self.addends, "score": "scores", "attention": "attention"}),
+            ("query dimension", {"q": "queries"}),
+            ("key dimension", {"k": "keys"}),
+        )
 
     @property
     def divisor(self) -> float:
@@ -255,7 +279,7 @@ class HeadVectors:
 
 @compared_by_value
 @dataclass(frozen=True)
-class HeadTable:
+class HeadTable(Tabular):
     """Numbers about every attention head of a model, averaged over many texts.
 
     model: name of the model. texts, tokens: number of texts and of tokens.
@@ -279,6 +303,12 @@ class HeadTable:
         for values in self.figures.values():
             values.flags.writeable = False
         object.__setattr__(self, "figures", MappingProxyType(dict(self.figures)))
+
+    def _tables(self) -> Tables:
+        names = ("model", "texts", "tokens", "loss", "loss_of", "method", *(["weights"] if self.weights else []))
+        fixed = {name: np.full(self.shape, getattr(self, name)) for name in names}
+        fixed["loss"] = fixed["loss"].astype(np.float64)  # NaN for None
+        return (("layer head", fixed | dict(self.figures)),)
 
     @property
     def loss_text(self) -> str:

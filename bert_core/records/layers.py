@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.tokenizer import Encoding
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class LayerStates:
+class LayerStates(Tabular):
     """Hidden states of every position at every depth.
 
     states: (depth, seq, hidden) float32. Depth 0 is the embeddings, depth n + 1 the output of layer n.
     """
+
+    TABLES: ClassVar[Tables] = (("depth position dimension", {"state": "states"}),)
 
     encoding: Encoding
     states: np.ndarray = field(repr=False)
@@ -35,7 +39,7 @@ class LayerStates:
 
 @compared_by_value
 @dataclass(frozen=True)
-class LensRun:
+class LensRun(Tabular):
     """Predictions of the MLM head from the hidden states at every depth (logit lens or tuned lens).
 
     Depth 0 is the embeddings, depth n + 1 the output of layer n. The last depth is the prediction of the model.
@@ -51,6 +55,18 @@ class LensRun:
     divergence: (depth, place), KL divergence of the last depth from this depth in nats, not negative.
     entropy: (depth, place), entropy in nats, 0 if one token has probability 1.
     """
+
+    TABLES: ClassVar[Tables] = (
+        (
+            "depth position",
+            {
+                "final_rank": "final_rank", "final_probability": "final_probability",
+                "followed_rank": "followed_rank", "followed_probability": "followed_probability",
+                "divergence": "divergence", "entropy": "entropy",
+            },
+        ),
+        ("depth position rank", {"token_id": "top", "probability": "probabilities"}),
+    )  # fmt: skip
 
     encoding: Encoding
     lens: str
@@ -68,6 +84,9 @@ class LensRun:
     def __post_init__(self) -> None:
         make_read_only(self)
 
+    def _numbers(self, axis: str, size: int, axes: Sequence[str]) -> Sequence[int]:
+        return self.positions if axis == "position" else super()._numbers(axis, size, axes)
+
     @property
     def final(self) -> np.ndarray:
         """Ids of the most probable tokens at the last depth, (place,)."""
@@ -77,7 +96,7 @@ class LensRun:
 
 @compared_by_value
 @dataclass(frozen=True)
-class LensChange:
+class LensChange(Tabular):
     """Predictions of the MLM heads of two models at every depth of one text.
 
     Depth 0 is the embeddings, depth n + 1 the output of layer n.
@@ -86,6 +105,16 @@ class LensChange:
     shares_before, shares_after: (depth, seq), their probabilities.
     divergence: (depth, seq), Jensen-Shannon divergence of both predictions in nats, 0 to ln 2.
     """
+
+    TABLES: ClassVar[Tables] = (
+        (
+            "depth position",
+            {
+                "before": "before", "after": "after", "probability_before": "shares_before",
+                "probability_after": "shares_after", "divergence": "divergence",
+            },
+        ),
+    )  # fmt: skip
 
     encoding: Encoding
     before: np.ndarray = field(repr=False)
@@ -106,7 +135,7 @@ class LensChange:
 
 @compared_by_value
 @dataclass(frozen=True)
-class Walk:
+class Walk(Tabular):
     """The intermediate values of a forward pass of one text, with all values of one layer.
 
     engine: "torch" or "numpy".
@@ -168,5 +197,23 @@ class Walk:
         states: np.ndarray = self.values["hidden_states"][self.layer]
         return states
 
+    def _tables(self) -> Tables:
+        names = ("hidden_states", *(name for name in self.values if name != "hidden_states"))
+        return [(_walk_axes(name, self.values[name].ndim), {name: self.values[name]}) for name in names]
+
+    def _tokens(self) -> Sequence[str]:
+        return self.tokens
+
     of_layer = RenamedAttribute("layer_value")
     entering = RenamedAttribute("layer_input")
+
+
+def _walk_axes(name: str, ndim: int) -> str:
+    """Return the axes of a value of a `Walk`."""
+    axes = {
+        "hidden_states": "depth position dimension", "mlm_logits": "token_id", "nsp_logits": "label",
+        "replaced_logits": "position", "mask": "query key", "scores": "head query key",
+        "masked_scores": "head query key", "probabilities": "head query key",
+    }  # fmt: skip
+    by_ndim = ("", "dimension", "position dimension", "head position dimension")
+    return axes.get(name.rpartition(".")[2]) or by_ndim[ndim]

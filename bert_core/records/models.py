@@ -8,12 +8,13 @@ import numpy as np
 
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.heads import HeadTable
+from bert_core.records.tables import Tables, Tabular
 from bert_core.refused import Refused, short_repr
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class ModelComparison:
+class ModelComparison(Tabular):
     """Comparison of two models on the same texts.
 
     before, after: tables of the heads of each model (`HeadTable`), with confidence, entropy, distance and the scores of
@@ -55,6 +56,19 @@ class ModelComparison:
         arrays = (self.cka, self.cka_unbiased, self.divergence, self.lens_before, self.lens_after)
         array_bytes = sum(array.nbytes for array in arrays if array is not None)
         return array_bytes + self.before.nbytes + self.after.nbytes
+
+    def _tables(self) -> Tables:
+        figures: dict[str, np.ndarray] = {}
+        if self.divergence is not None:
+            for name in (name for name in self.before.figures if name in self.after.figures):
+                figures |= {f"{name}_before": self.before.figures[name], f"{name}_after": self.after.figures[name]}
+        depths = {"cka": "cka", "cka_unbiased": "cka_unbiased"}
+        return (
+            ("layer head", {"divergence": "divergence", **figures}),
+            ("depth_before depth_after", depths),
+            ("depth", {"lens_before": "lens_before"}),
+            ("depth", {"lens_after": "lens_after"}),
+        )
 
     def change(self, figure: str) -> np.ndarray:
         """Return the change of a number of every head from the first to the second model, (layer, head).

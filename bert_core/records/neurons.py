@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute, renamed_fields
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
 
 
 @compared_by_value
 @dataclass(frozen=True)
-class NeuronRun:
+class NeuronRun(Tabular):
     """Activations of the feed-forward neurons of every layer at every token of a text.
 
     activations: (layer, seq, neuron) float32, signed, after the activation function. In a gated network they are the
@@ -24,6 +27,14 @@ class NeuronRun:
         the activation function, and the gate that multiplies it. None in all other networks.
     A pruned neuron is NaN.
     """
+
+    TABLES: ClassVar[Tables] = (
+        (
+            "layer position neuron",
+            {"activation": "activations", "contribution": "contributions", "activated": "activated", "gate": "gates"},
+        ),
+        ("layer neuron", {"length": "lengths"}),
+    )
 
     encoding: Encoding
     activations: np.ndarray = field(repr=False)
@@ -61,7 +72,7 @@ class NeuronRun:
 
 @compared_by_value
 @dataclass(frozen=True)
-class NeuronWords:
+class NeuronWords(Tabular):
     """Tokens whose log-probability some neurons of a layer raise or lower, read from the layer output by a lens.
 
     lens: "logit" or "tuned".
@@ -73,6 +84,17 @@ class NeuronWords:
     raised_slopes, lowered_slopes: (neuron, rank), gradients in nats per unit of activation. A gradient times the
         activation is the first-order effect of the neuron.
     """
+
+    TABLES: ClassVar[Tables] = (
+        (
+            "neuron rank",
+            {
+                "raised": "raised", "raised_slope": "raised_slopes", "lowered": "lowered",
+                "lowered_slope": "lowered_slopes",
+            },
+        ),
+        ("neuron", {"activation": "activations"}),
+    )  # fmt: skip
 
     encoding: Encoding
     lens: str
@@ -88,10 +110,13 @@ class NeuronWords:
     def __post_init__(self) -> None:
         make_read_only(self)
 
+    def _numbers(self, axis: str, size: int, axes: Sequence[str]) -> Sequence[int]:
+        return self.neurons if axis == "neuron" else super()._numbers(axis, size, axes)
+
 
 @compared_by_value
 @dataclass(frozen=True)
-class NeuronAttribution:
+class NeuronAttribution(Tabular):
     """Attribution of a target to the neurons of some layers, one layer at a time (integrated gradients from 0).
 
     layers: numbers of the layers.
@@ -100,6 +125,12 @@ class NeuronAttribution:
     target_value: target of the unmodified text.
     off_values: (layer,), target with all activations of this layer at these positions set to 0.
     """
+
+    TABLES: ClassVar[Tables] = (
+        ("layer position neuron", {"score": "scores"}),
+        ("layer", {"off_value": "off_values", "gap": "gap"}),
+        ("layer neuron", {"neuron_score": "neuron_scores"}),
+    )
 
     encoding: Encoding
     target: Target
@@ -111,6 +142,9 @@ class NeuronAttribution:
 
     def __post_init__(self) -> None:
         make_read_only(self)
+
+    def _numbers(self, axis: str, size: int, axes: Sequence[str]) -> Sequence[int]:
+        return self.layers if axis == "layer" else super()._numbers(axis, size, axes)
 
     @property
     def neuron_scores(self) -> np.ndarray:
@@ -130,7 +164,7 @@ class NeuronAttribution:
 @renamed_fields(among="random_pool")
 @compared_by_value
 @dataclass(frozen=True)
-class Suppression:
+class Suppression(Tabular):
     """Target with some neurons set to zero or scaled, compared with random neurons of the same layers.
 
     neurons: pairs (layer, neuron).
@@ -139,6 +173,8 @@ class Suppression:
     base_value: target of the unmodified text. value: target with the scaled neurons.
     random: (draw,) float64, target with random neurons scaled.
     """
+
+    TABLES: ClassVar[Tables] = (("draw", {"random": "random"}),)
 
     encoding: Encoding
     target: Target

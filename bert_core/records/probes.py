@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bert_core.records.tables import Tabular
+
 
 @dataclass(frozen=True)
-class ProbePoint:
+class ProbePoint(Tabular):
     """Result of a linear probe at one depth for one seed, with its baselines.
 
     depth: 0 for the embeddings, n + 1 for the output of layer n.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.edits import Edit
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
@@ -21,12 +22,14 @@ CROSS_MAPS = MAPS  # of a decoder with cross-attention to an image
 
 @compared_by_value
 @dataclass(frozen=True)
-class MaskPrediction:
+class MaskPrediction(Tabular):
     """Prediction of the MLM head at one position.
 
     top: the most probable tokens as (token_id, probability), the most probable first.
     probabilities: (vocab,) float32. They sum to 1.
     """
+
+    TABLES: ClassVar[Tables] = (("token_id", {"probability": "probabilities"}),)
 
     position: int
     top: tuple[tuple[int, float], ...]
@@ -39,7 +42,7 @@ class MaskPrediction:
 
 @compared_by_value
 @dataclass(frozen=True)
-class ClassPrediction:
+class ClassPrediction(Tabular):
     """Prediction of a text classifier.
 
     labels: names of the classes.
@@ -48,10 +51,15 @@ class ClassPrediction:
     exclusive: whether the probabilities sum to 1 (one class for each text). Otherwise each class is independent.
     """
 
+    TABLES: ClassVar[Tables] = (("label", {"logit": "logits", "probability": "probabilities"}),)
+
     labels: tuple[str, ...]
     logits: np.ndarray = field(repr=False)
     probabilities: np.ndarray | None = field(repr=False)
     exclusive: bool = True
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        return {axis: self.labels} if axis == "label" else super()._axis_columns(axis, size, axes)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -61,16 +69,21 @@ class ClassPrediction:
 
 @compared_by_value
 @dataclass(frozen=True)
-class TagPrediction:
+class TagPrediction(Tabular):
     """Prediction of a token classifier for every token, including special tokens.
 
     labels: names of the tags.
     logits, probabilities: (token, label) float32. The probabilities of each token sum to 1.
     """
 
+    TABLES: ClassVar[Tables] = (("position label", {"logit": "logits", "probability": "probabilities"}),)
+
     labels: tuple[str, ...]
     logits: np.ndarray = field(repr=False)
     probabilities: np.ndarray = field(repr=False)
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        return {axis: self.labels} if axis == "label" else super()._axis_columns(axis, size, axes)
 
     def order_at(self, position: int) -> tuple[int, ...]:
         """Return the numbers of the tags of one token, the most probable first."""
@@ -78,7 +91,7 @@ class TagPrediction:
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(Tabular):
     """One answer of extractive question answering.
 
     first, last: positions of its first and last token. Both are 0 for no answer.
@@ -99,7 +112,7 @@ class Span:
 
 @compared_by_value
 @dataclass(frozen=True)
-class SpanPrediction:
+class SpanPrediction(Tabular):
     """Prediction of a question answering head for every token of a question and its context.
 
     `analysis.spans` computes answers from it.
@@ -109,6 +122,10 @@ class SpanPrediction:
         answer. Each sums to 1.
     """
 
+    TABLES: ClassVar[Tables] = (
+        ("position", {"start_logit": "start_logits", "end_logit": "end_logits", "start": "start", "end": "end"}),
+    )
+
     start_logits: np.ndarray = field(repr=False)
     end_logits: np.ndarray = field(repr=False)
     start: np.ndarray = field(repr=False)
@@ -117,7 +134,7 @@ class SpanPrediction:
 
 @compared_by_value
 @dataclass(frozen=True)
-class ChoicePrediction:
+class ChoicePrediction(Tabular):
     """Prediction of a multiple-choice model for the answer options of one question.
 
     Each option is encoded together with the question as a pair of texts.
@@ -125,6 +142,8 @@ class ChoicePrediction:
     logits: (choice,) float32.
     probabilities: (choice,) float32 over these options. They sum to 1.
     """
+
+    TABLES: ClassVar[Tables] = (("choice", {"logit": "logits", "probability": "probabilities"}),)
 
     question: str
     choices: tuple[str, ...]
@@ -134,6 +153,9 @@ class ChoicePrediction:
     def __post_init__(self) -> None:
         make_read_only(self)
 
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        return {"choice": range(size), "text": self.choices}
+
     @property
     def order(self) -> tuple[int, ...]:
         """Numbers of the answer options, the most probable first."""
@@ -142,7 +164,7 @@ class ChoicePrediction:
 
 @compared_by_value
 @dataclass(frozen=True)
-class ModelRun:
+class ModelRun(Tabular):
     """Results of one forward pass over one text, and of one backward pass if there is a target.
 
     attention: (layer, head, query, key), attention probabilities after the softmax, before dropout and head mask. Each
@@ -172,6 +194,16 @@ class ModelRun:
         Pairs further apart are 0 in all maps. Empty: any distance in all layers.
     """
 
+    TABLES: ClassVar[Tables] = (
+        (
+            "layer head query key",
+            {"attention": "attention", "gradient": "gradient", "product": "product", "norm": "value_weighted"},
+        ),
+        ("layer head", {"head_mask": "head_mask", "gate_gradient": "gate_gradient"}),
+        ("layer head key", {"value_norm": "norms"}),
+        ("position", {"replaced": "replaced"}),
+    )
+
     encoding: Encoding
     attention: np.ndarray
     head_mask: np.ndarray
@@ -196,6 +228,13 @@ class ModelRun:
     def __post_init__(self) -> None:
         for array in self._arrays():
             array.flags.writeable = False
+
+    def _numbers(self, axis: str, size: int, axes: Sequence[str]) -> Sequence[int]:
+        if axis == "layer" and "key" in axes and self.layers is not None:
+            return self.layers
+        if axis in ("query", "key") and self.token_range is not None:
+            return range(*self.token_range)
+        return super()._numbers(axis, size, axes)
 
     def _arrays(self) -> Iterator[np.ndarray]:
         """Yield all arrays of the run and of its predictions."""
@@ -263,7 +302,7 @@ class ModelRun:
 
 @compared_by_value
 @dataclass(frozen=True)
-class DecoderRun:
+class DecoderRun(Tabular):
     """A caption of an image, with the cross-attention of the decoder for each word.
 
     image: (size, size, 3) uint8, the input of the model.
@@ -289,6 +328,20 @@ class DecoderRun:
 
     def __post_init__(self) -> None:
         make_read_only(self)
+
+    def _tables(self) -> Tables:
+        maps = {"norm" if kind == "brought" else kind: self.select_map(kind) for kind in CROSS_MAPS}
+        return (
+            ("word layer head patch", maps),
+            ("word", {"probability": "probabilities"}),
+            ("layer head patch", {"value_norm": "cross_norms"}),
+            ("row column channel", {"value": "image"}),
+        )
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        if axis == "word":
+            return {"word_position": range(size), "word": self.words}
+        return super()._axis_columns(axis, size, axes)
 
     @property
     def sentence(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bert_core.deprecation import RenamedAttribute
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -16,7 +17,7 @@ from bert_core.tokenizer import Encoding
 
 @compared_by_value
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Tabular):
     """Scores of one attribution method for the tokens of a text and one target.
 
     method: name of the method.
@@ -27,6 +28,8 @@ class Attribution:
     baseline_value: target of the baseline, or None.
     complete: whether the scores should sum to the target minus that of the baseline, or to the target without one.
     """
+
+    TABLES: ClassVar[Tables] = (("position", {"score": "scores"}),)
 
     encoding: Encoding
     target: Target
@@ -51,7 +54,7 @@ class Attribution:
 
 @compared_by_value
 @dataclass(frozen=True)
-class TokenMaps:
+class TokenMaps(Tabular):
     """Contribution of each position to each other position in every layer, by a method that uses the weights.
 
     method: name of the method.
@@ -60,6 +63,12 @@ class TokenMaps:
     heads: (layer, head, query, key), the same for each head, or None.
     mixing: (layer, query), share of a position that comes from other positions, 0 to 1, or None.
     """
+
+    TABLES: ClassVar[Tables] = (
+        ("layer query key", {"contribution": "maps"}),
+        ("layer head query key", {"head_contribution": "heads"}),
+        ("layer query", {"mixing": "mixing"}),
+    )
 
     encoding: Encoding
     method: str
@@ -74,13 +83,15 @@ class TokenMaps:
 
 @compared_by_value
 @dataclass(frozen=True)
-class SentenceScore:
+class SentenceScore(Tabular):
     """Log-probability of each token of a sentence, given the other tokens.
 
     variant: "original" if each token is predicted from all others, or "within word" if the later pieces of its own word
         are also masked.
     log_probabilities: (seq,) float32 in nats, NaN at [CLS] and [SEP].
     """
+
+    TABLES: ClassVar[Tables] = (("position", {"log_probability": "log_probabilities"}),)
 
     encoding: Encoding
     variant: str
@@ -113,7 +124,7 @@ class PairRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairScore:
+class PairScore(Tabular):
     """Scores of two sentences, as one row of a table.
 
     row: number of the row. sentences: the sentences as given.
@@ -150,6 +161,27 @@ class PairScore:
             return None
         difference = self.difference
         return "neither" if difference == 0 else "first" if difference > 0 else "second"
+
+    @property
+    def cells(self) -> dict[str, int | float | str | None]:
+        """The scores as one row of a table, by the names of its columns. Missing numbers are None.
+
+        `first_nats` and `second_nats` are log-probabilities in nats.
+        """
+        numbers: tuple[float | None, ...] = (None,) * 5
+        if self.problem is None:
+            first, second = self.scores
+            numbers = (first.total, second.total, self.difference, first.perplexity, second.perplexity)
+        names = ("first_nats", "second_nats", "difference", "first_perplexity", "second_perplexity")
+        first_text, second_text = self.sentences
+        return {
+            "row": self.row, "first": first_text, "second": second_text, **dict(zip(names, numbers, strict=True)),
+            "believed": self.preferred or "", "problem": self.problem or "",
+        }  # fmt: skip
+
+    def _tables(self) -> Tables:
+        row = {name: np.nan if cell is None else cell for name, cell in self.cells.items()}
+        return (("", {name: np.array(cell, object if isinstance(cell, str) else None) for name, cell in row.items()}),)
 
     believed = RenamedAttribute("preferred")
     both = RenamedAttribute("scores")

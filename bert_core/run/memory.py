@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from bert_core.config import BertConfig
+from bert_core.heap import available_bytes
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 
@@ -142,11 +141,7 @@ def free_bytes(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0]) + reusable
     if device.type == "mps":
         return max(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory(), 0)
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:  # the file exists only on Linux
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return available_bytes()
 
 
 def gpu_bytes(device: torch.device) -> int:

@@ -328,7 +328,7 @@ def patch_band(
         )
         low, high = np.minimum(low, random_patches.values), np.maximum(high, random_patches.values)
         report_count(report, number + 1, texts, "random texts")
-    return PatchBand(np.where(is_patched, low, np.nan), np.where(is_patched, high, np.nan), texts)
+    return PatchBand(np.where(is_patched, low, np.nan), np.where(is_patched, high, np.nan), texts, patches.axes)
 
 
 def _whole_words(loaded: LoadedModel) -> list[int]:

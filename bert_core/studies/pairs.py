@@ -168,10 +168,4 @@ PAIR_COLUMNS = (
 
 def pair_values(score: PairScore) -> tuple[int | float | str | None, ...]:
     """Return the cells of a scored pair in the order of `PAIR_COLUMNS`, None for missing numbers."""
-    if score.problem is not None:
-        return (score.row, *score.sentences, *(None,) * 5, "", score.problem)
-    first, second = score.scores
-    return (
-        score.row, *score.sentences, first.total, second.total, score.difference, first.perplexity,
-        second.perplexity, score.preferred or "", "",
-    )  # fmt: skip
+    return tuple(score.cells[name] for name in PAIR_COLUMNS)

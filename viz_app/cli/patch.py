@@ -211,7 +211,8 @@ def _effect_lines(patches: Patches, band: PatchBand | None) -> Iterator[str]:
 
     band: effects within it are marked.
     """
-    from viz_app.export.effects import both_labels, shares, source_labels, strongest
+    from bert_core.records import source_labels
+    from viz_app.export.effects import both_labels, shares, strongest
 
     layers, heads = patches.head_mask.shape
     depths = [f"L{layer}" for layer in range(layers)]

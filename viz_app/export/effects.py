@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.records import MeanOf, Noised, PatchBand, Patches
+from bert_core.records import MeanOf, PatchBand, Patches, source_labels
 from bert_core.refused import Refused
-from bert_core.tokenizer import Encoding
 from viz_app.export import EFFECT_KINDS
 from viz_app.export.tables import labelled_csv, npz
 
@@ -29,12 +28,6 @@ def strongest(patches: Patches) -> tuple[int, ...]:
     if patches.kind == "state" and len(effects) > 2:
         effects[[0, -1]] = np.nan
     return tuple(int(number) for number in np.unravel_index(np.nanargmax(effects), effects.shape))
-
-
-def source_labels(source: Encoding | Noised | MeanOf, encoding: Encoding, partners: Sequence[int | None]) -> list[str]:
-    """Return the token of the source that is patched into each token of a text; "" where there is none."""
-    labels = source.labels if isinstance(source, Encoding) else encoding.labels
-    return ["" if place is None else labels[place] for place in partners]
 
 
 def both_labels(labels: Sequence[str], source_labels: Sequence[str]) -> list[str]:
@@ -61,7 +54,9 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
     encoding = exact.text
     words = {"token": list(encoding.tokens), "source_token": source_labels(exact.source, encoding, exact.partners)}
     if kind == "csv":
-        return labelled_csv(_columns(exact.axes, words, numbers))
+        table = exact.table("value")
+        index = {name: table[name].to_numpy() for name in table.columns if name not in numbers}
+        return labelled_csv({**index, **{name: values.ravel() for name, values in numbers.items()}})
     ends = {"base_value": exact.base_value, "source_value": exact.source_value}
     if kind == "npz":
         arrays = numbers | {name: np.array(value) for name, value in ends.items()}
@@ -69,20 +64,6 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
     document: dict[str, Any] = {"what": exact.kind, "axes": exact.axes, **words}
     document |= {name: _json_values(np.asarray(value)) for name, value in {**ends, **numbers}.items()}
     return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
-
-
-def _columns(
-    axes: Sequence[str], words: dict[str, list[str]], numbers: dict[str, np.ndarray]
-) -> dict[str, Sequence[object]]:
-    """Return the columns of the CSV: the index of each patch, its tokens if it has a position, and its numbers."""
-    places = list(np.ndindex(numbers["value"].shape))
-    columns: dict[str, Sequence[object]] = {
-        axis: [place[number] for place in places] for number, axis in enumerate(axes)
-    }
-    if "position" in axes:
-        axis = axes.index("position")
-        columns |= {name: [tokens[place[axis]] for place in places] for name, tokens in words.items()}
-    return columns | {name: [*values.flat] for name, values in numbers.items()}
 
 
 def _json_values(values: np.ndarray) -> object:

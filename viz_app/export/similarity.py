@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from bert_core.records import Similarity
 from viz_app.export.drawing import MATRIX_MARGIN, draw_matrix
-from viz_app.export.tables import labelled_csv
+from viz_app.export.tables import table_csv
 from viz_app.figures.style import page, two_digits
 
 
 def parts_csv(similarity: Similarity) -> bytes:
     """Return a CSV in UTF-8 with a line for each pair of tokens and its contribution; they sum to the cosine."""
-    rows, columns = (axis.ravel().tolist() for axis in np.indices(similarity.parts.shape))
-    labels_a, labels_b = similarity.first.labels, similarity.second.labels
-    a: dict[str, Sequence[object]] = {"a_position": rows, "a_token": [labels_a[row] for row in rows]}
-    b: dict[str, Sequence[object]] = {"b_position": columns, "b_token": [labels_b[column] for column in columns]}
-    return labelled_csv(a | b | {"part": [*similarity.parts.flat]})
+    return table_csv(similarity.table())
 
 
 def parts_picture(similarity: Similarity) -> Figure:

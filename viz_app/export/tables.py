@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from bert_core.csv_cells import safe_cell
 from bert_core.records import HeadVectors
 from bert_core.refused import Refused
 from viz_app.maps import COLUMNS, ShownMaps
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MAX_CSV_LINES = 4_000_000  # 12 heads of 512 tokens; more than any spreadsheet opens
 
@@ -145,20 +149,7 @@ def terms_csv(vectors: HeadVectors, query: int | None = None) -> bytes:
     Columns: query_position, query, key_position, key, each term of `HeadVectors.addends`, score (their sum, the input
     of the softmax), attention, in full precision. Raises Refused for a query that does not exist.
     """
-    if query is not None:
-        vectors.products(query)
-    tokens = [safe_cell(token) for token in vectors.encoding.tokens]
-    addends, scores, attention = vectors.addends, vectors.scores, vectors.attention
-    return _csv(
-        ["query_position", "query", "key_position", "key", *addends, "score", "attention"],
-        (
-            [row, tokens[row], key, token, *numbers]
-            for row in (range(len(tokens)) if query is None else [query])
-            for key, (token, *numbers) in enumerate(
-                zip(tokens, *(values[row] for values in addends.values()), scores[row], attention[row], strict=True)
-            )
-        ),
-    )
+    return table_csv(vectors.table() if query is None else vectors.table(query=query))
 
 
 def terms_npz(vectors: HeadVectors) -> bytes:
@@ -171,13 +162,18 @@ def terms_npz(vectors: HeadVectors) -> bytes:
     return npz(arrays, tokens=vectors.encoding.tokens)
 
 
-def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
+def labelled_csv(columns: Mapping[str, Iterable[object]]) -> bytes:
     """Return columns of one length, by name, as a CSV in UTF-8; a text that is a formula gets an apostrophe in front.
 
     Raises ValueError for columns of different lengths.
     """
     rows = zip(*columns.values(), strict=True)
     return _csv(list(columns), ([safe_cell(cell) for cell in row] for row in rows))
+
+
+def table_csv(table: DataFrame) -> bytes:
+    """Return the table of a record as a CSV like `labelled_csv`, with numbers in full precision."""
+    return labelled_csv({name: table[name].to_numpy() for name in table.columns})
 
 
 def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:

@@ -14,13 +14,13 @@ from bert_core.analysis.causes import Partners, mask_same_words, word_partners
 from bert_core.edits import HEAD_PARTS
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
-from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
+from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, source_labels, without_noise
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
 from bert_core.run.memory import forward_bytes, gradient_bytes
 from bert_core.run.patching import estimate_patches, patch, patch_band, predict_with_patch
 from bert_core.tokenizer import Encoding
-from viz_app.export.effects import both_labels, shares, source_labels
+from viz_app.export.effects import both_labels, shares
 from viz_app.figures.lens import short_names
 from viz_app.pages.causes import direction, noise, origin, patched, source
 from viz_app.shell.change import reference_encodings

@@ -56,7 +56,10 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 
 
 # The name of a run, and parameters that are newer than version 0.2.
-NEWER = {"tuned", "edge", "find", "attributed", "score_side", "token_range"}
+NEWER = {
+    "tuned", "edge", "find", "attributed", "score_side", "token_range", "graph_method", "graph_window",
+    "graph_threshold", "graph_edge",
+}  # fmt: skip
 
 
 def test_every_page_and_parameter_of_version_0_2_is_recorded_and_read() -> None:

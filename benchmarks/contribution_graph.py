@@ -71,8 +71,8 @@ def measure(length: int, repeats: int) -> dict[str, object]:
         "contribution_graph": lambda _: bert_core.contribution_graph(loaded, text).shares,
         "loop over queries": lambda _: loop_over_queries(peer, text),
     }
-    ours, theirs = (side(ids) for side in sides.values())
-    difference = float(np.abs(ours - theirs).max())
+    graph_shares, loop_shares = (side(ids) for side in sides.values())
+    difference = float(np.abs(graph_shares - loop_shares).max())
     if difference > 1e-4:
         raise SystemExit(f"{length} tokens: the shares of the sides differ by {difference}")
     milliseconds, machine = in_turns(sides, ids, repeats)
@@ -90,9 +90,9 @@ def table() -> str:
     ]
     for length in LENGTHS:
         result = in_own_process(__file__, length, REPEATS, malloc=KEPT)
-        ours, theirs = result["ms"].values()
+        graph_ms, loop_ms = result["ms"].values()
         lines.append(
-            f"| {length} | {ours:.0f} | {theirs:.0f} | {theirs / ours:.2f} | {result['apart']:.0e} | "
+            f"| {length} | {graph_ms:.0f} | {loop_ms:.0f} | {loop_ms / graph_ms:.2f} | {result['apart']:.0e} | "
             f"{result['machine']} |"
         )
     return "\n".join(lines) + "\n"

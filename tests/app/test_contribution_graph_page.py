@@ -28,8 +28,8 @@ def opened(**address: str) -> AppTest:
 def figure_of(app: AppTest, traces: int) -> dict[str, Any]:
     """The first figure of a page with at least as many traces."""
     specs = (json.loads(element.proto.spec) for element in app.get("plotly_chart"))
-    found: dict[str, Any] = next(spec for spec in specs if len(spec["data"]) >= traces)
-    return found
+    figure: dict[str, Any] = next(spec for spec in specs if len(spec["data"]) >= traces)
+    return figure
 
 
 def graph() -> bert_core.ContributionGraph:

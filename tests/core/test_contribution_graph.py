@@ -199,19 +199,24 @@ def test_random_edges_are_of_equal_size_seeded_and_of_the_same_layer_first(tiny:
     encoding = example(tiny)
     target, graph = target_of("mlm", tiny, encoding), contribution_graph(tiny, encoding)
     edge = (0, 1, 3)
-    few, many, again, other = (
+    first, all_edges, repeated, second = (
         knock_out_graph_edge(tiny, graph, target, *edge, random_edges=count, tolerance=0.3, seed=seed)
         for count, seed in ((5, 0), (500, 0), (5, 0), (5, 1))
     )
-    assert few == again and few.random_edges.tolist() != other.random_edges.tolist()
-    assert few.same_layer == 5 < many.same_layer < len(many.random_edges)
-    layers = many.random_edges[:, 0].tolist()
+    assert first == repeated and first.random_edges.tolist() != second.random_edges.tolist()
+    assert first.same_layer == 5 < all_edges.same_layer < len(all_edges.random_edges)
+    layers = all_edges.random_edges[:, 0].tolist()
     assert layers == sorted(layers)  # the edge is in the first layer
-    assert edge not in map(tuple, many.random_edges.tolist())
-    last = many.random_edges[many.random_edges[:, 0] == 1]
+    assert edge not in map(tuple, all_edges.random_edges.tolist())
+    last = all_edges.random_edges[all_edges.random_edges[:, 0] == 1]
     assert set(last[:, 1]) <= set(target.rows)
-    none = knock_out_graph_edge(tiny, graph, target, *edge, random_edges=0)
-    assert none.effect == few.effect and none.rank == 1 and np.isnan(none.percentile) and np.isnan(none.band).all()
+    lone_knockout = knock_out_graph_edge(tiny, graph, target, *edge, random_edges=0)
+    assert (
+        lone_knockout.effect == first.effect
+        and lone_knockout.rank == 1
+        and np.isnan(lone_knockout.percentile)
+        and np.isnan(lone_knockout.band).all()
+    )
 
 
 def test_rank_and_band_are_those_of_the_absolute_effects(tiny: LoadedModel) -> None:  # noqa: F811

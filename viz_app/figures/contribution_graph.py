@@ -50,14 +50,18 @@ def contribution_figure(
     names = {place: plain(label, LONGEST_HOVER) for place, label in zip(positions, labels, strict=True)}
     highlight, traces = DIVERGING.colours()[-4], []
     for is_own in (True, False):
-        of_kind = (query == key) == is_own
-        limit = max(float(shares[of_kind].max(initial=0)), 1e-9)  # most shares of other tokens are smaller
+        is_this_kind = (query == key) == is_own
+        limit = max(float(shares[is_this_kind].max(initial=0)), 1e-9)  # most shares of other tokens are smaller
         levels = np.minimum((shares / limit * LEVELS).astype(int), LEVELS - 1)
         for level in range(LEVELS):
-            chosen = np.flatnonzero(of_kind & (levels == level))
+            selected_edges = np.flatnonzero(is_this_kind & (levels == level))
             strength = (level + 1) / LEVELS
             line = {"color": colours.faint if is_own else colours.accent, "width": sized(1, 2) + 5 * strength}
-            traces.append(_lines(x_query[chosen], x_key[chosen], layer[chosen], line, 0.35 + 0.6 * strength))
+            traces.append(
+                _lines(
+                    x_query[selected_edges], x_key[selected_edges], layer[selected_edges], line, 0.35 + 0.6 * strength
+                )
+            )
     if all(place in column_of for place in selected[1:]):  # drawn whatever its share
         x_selected = [np.array([float(column_of[place])]) for place in selected[1:]]
         line = {"color": highlight, "width": sized(5, 7)}

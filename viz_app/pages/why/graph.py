@@ -99,7 +99,7 @@ def _window(length: int, center: int) -> range:
 def _threshold(place: Any, graph: ContributionGraph, rows: tuple[int, ...], positions: range) -> float:
     """Draw the control of the threshold, by default one that draws some 45 edges, and return it as a share."""
     if graph_threshold.value is None:
-        counts = {step: _drawn(paths_to(graph.shares, rows, float(step) / 100), positions).sum() for step in
+        counts = {step: _is_drawn(paths_to(graph.shares, rows, float(step) / 100), positions).sum() for step in
                   GRAPH_THRESHOLDS[1:]}  # fmt: skip
         current = min(counts, key=lambda step: abs(counts[step] - TYPICAL_EDGES))
     else:
@@ -113,11 +113,11 @@ def _take_threshold() -> None:
     graph_threshold.set(graph_step.value)
 
 
-def _drawn(edges: np.ndarray, positions: range) -> np.ndarray:
+def _is_drawn(edges: np.ndarray, positions: range) -> np.ndarray:
     """Return which edges (edge, 3) have both ends at the drawn positions, (edge,) boolean."""
     ends = edges[:, 1:]
-    inside: np.ndarray = np.all((ends >= positions.start) & (ends < positions.stop), axis=1)
-    return inside
+    is_drawn: np.ndarray = np.all((ends >= positions.start) & (ends < positions.stop), axis=1)
+    return is_drawn
 
 
 def _draw_graph(
@@ -131,8 +131,8 @@ def _draw_graph(
 ) -> None:
     encoding, answer = selection.encoding, answer_name(selection, target)
     edges = paths_to(graph.shares, rows, threshold)
-    inside = _drawn(edges, positions)
-    outside, edges = int((~inside).sum()), edges[inside]
+    is_drawn = _is_drawn(edges, positions)
+    outside_count, edges = int((~is_drawn).sum()), edges[is_drawn]
     shares = graph.shares[tuple(edges.T)]
     largest = np.sort(np.argsort(-shares, kind="stable")[:MAX_EDGES])
     edges, shares = edges[largest], shares[largest]
@@ -146,10 +146,10 @@ def _draw_graph(
         sentence = TEXTS["graph.result"].format(
             count=len(edges), threshold=share_text(threshold), node=quoted(encoding.labels[rows[0]]), sources=sources
         )
-        if outside or len(positions) < len(encoding):
-            beyond = 1 - float(flow[positions.start : positions.stop].sum())
+        if outside_count or len(positions) < len(encoding):
+            outside_share = 1 - float(flow[positions.start : positions.stop].sum())
             sentence += " " + TEXTS["graph.outside"].format(
-                edges=outside, share=share_text(max(beyond, 0.0)), tokens=len(encoding) - len(positions)
+                edges=outside_count, share=share_text(max(outside_share, 0.0)), tokens=len(encoding) - len(positions)
             )
         st.markdown(sentence)
         figure = contribution_figure(
@@ -202,8 +202,8 @@ def _click(graph: ContributionGraph) -> None:
     """Select the node or the edge that was clicked in the figure."""
     for point in st.session_state["graph"].selection.points:
         if numbers := point.get("customdata"):
-            layer, query, *rest = map(int, numbers)
-            _select(graph, (layer, query, rest[0]) if rest else _largest_edge(graph, layer, query))
+            layer, query, *keys = map(int, numbers)
+            _select(graph, (layer, query, keys[0]) if keys else _largest_edge(graph, layer, query))
 
 
 def _select(graph: ContributionGraph, edge: Edge) -> None:

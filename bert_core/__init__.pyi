@@ -26,6 +26,7 @@ from .analysis.flow import attention_flow as attention_flow
 from .analysis.flow import attention_rollout as attention_rollout
 from .analysis.flow import layer_mixing as layer_mixing
 from .analysis.flow import mean_of_heads as mean_of_heads
+from .analysis.flow import paths_to as paths_to
 from .analysis.heads import PairHead as PairHead
 from .analysis.heads import find_heads as find_heads
 from .analysis.heads import heads_agreement as heads_agreement
@@ -156,6 +157,8 @@ from .records.causes import Noised as Noised
 from .records.causes import PatchBand as PatchBand
 from .records.causes import Patches as Patches
 from .records.causes import Paths as Paths
+from .records.contributions import ContributionGraph as ContributionGraph
+from .records.contributions import EdgeKnockout as EdgeKnockout
 from .records.direct import Contribution as Contribution
 from .records.direct import DirectContributions as DirectContributions
 from .records.direct import DirectLogit as DirectLogit
@@ -203,6 +206,7 @@ from .run.costs import curve_points as curve_points
 from .run.costs import pruning_costs as pruning_costs
 from .run.decomposition import alti as alti
 from .run.decomposition import attention_norms as attention_norms
+from .run.decomposition import contribution_graph as contribution_graph
 from .run.decomposition import decompx as decompx
 from .run.decomposition import globenc as globenc
 from .run.decomposition import head_values as head_values
@@ -212,6 +216,7 @@ from .run.direct import direct_score as direct_score
 from .run.direct import direct_score_map as direct_score_map
 from .run.inputs import head_mask_without as head_mask_without
 from .run.knockouts import knock_out_edges as knock_out_edges
+from .run.knockouts import knock_out_graph_edge as knock_out_graph_edge
 from .run.lens import layer_states as layer_states
 from .run.lens import logit_lens as logit_lens
 from .run.multiple_choice import choose as choose

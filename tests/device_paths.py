@@ -312,6 +312,19 @@ def methods_by_name(side: Side) -> object:
 
 
 @path
+def contribution_graphs(side: Side) -> object:
+    graphs = [
+        bert_core.contribution_graph(side.tiny, side.text, method=method)
+        for method in ("ALTI", "DecompX", "norms with residual")
+    ]
+    knockouts = [
+        bert_core.knock_out_graph_edge(side.tiny, graphs[2], side.target, *edge, tolerance=np.inf)
+        for edge in ((0, 1, 2), (1, side.target.rows[0], 3))
+    ]
+    return graphs, [(knockout.base_value, knockout.value, np.sort(knockout.random_values)) for knockout in knockouts]
+
+
+@path
 def faithfulness(side: Side) -> object:
     scores = np.sin(np.arange(len(side.text)))[None]
     return bert_core.faithfulness(side.tiny, side.text, side.target, scores, random_rankings=5)

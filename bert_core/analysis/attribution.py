@@ -93,11 +93,19 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
     Raises Refused if a norm is negative or not finite.
     Source: Abnar & Zuidema 2020 (arXiv:2005.00928), applied to norms by Modarressi 2022 (arXiv:2205.03286).
     """
-    shares = normalise_rows(norms)
-    shares = np.where(shares.any(-1, keepdims=True), shares, np.eye(shares.shape[-1]))
-    if residual:
-        shares = (shares + np.eye(shares.shape[-1])) / 2
-    return product_of_layers(shares)
+    return product_of_layers(layer_shares(norms, residual=residual))
+
+
+def layer_shares(norms: np.ndarray, *, residual: bool) -> np.ndarray:
+    """Normalise the contribution norms of each layer to shares, whose product is that of `norm_rollout`.
+
+    norms, residual: as for `norm_rollout`.
+    Returns (layer, query, key). Every row sums to 1. A row of zeros becomes a row of the identity.
+    Raises Refused if a norm is negative or not finite.
+    """
+    shares, identity = normalise_rows(norms), np.eye(norms.shape[-1])
+    shares = np.where(shares.any(-1, keepdims=True), shares, identity)
+    return (shares + identity) / 2 if residual else shares
 
 
 # ---------------------------------------------------------------------------- agreement

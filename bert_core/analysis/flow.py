@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, require_int, require_sequence, validate_arguments, validate_arrays
+from bert_core.refused import (
+    Refused,
+    require_int,
+    require_sequence,
+    validate_arguments,
+    validate_arrays,
+)
 
 # The solver needs integer capacities. One unit is 2e-9 of a row, and sums fit into 32 bits.
 _UNITS = 2**29
@@ -68,6 +74,38 @@ def product_of_layers(maps: np.ndarray) -> np.ndarray:
     for layer, layer_map in enumerate(maps):
         products[layer] = layer_map if layer == 0 else layer_map @ products[layer - 1]
     return products
+
+
+@validate_arrays(shares="layer seq seq")
+def paths_to(shares: np.ndarray, positions: Sequence[int], threshold: float) -> np.ndarray:
+    """Return the edges of a contribution graph that reach some positions of the last depth, from the top down.
+
+    An edge belongs to the result if its share is at least the threshold, and a path of such edges leads from its query
+    to one of the positions.
+    shares: (layer, query, key), as of `contribution_graph`. threshold: smallest share, above 0 and at most 1.
+    Returns (edge, 3) integers: layer, query and key, the last layer first.
+    Raises Refused for a threshold outside its range, and for a position that does not exist.
+    Source: Ferrando & Voita 2024, section 2 (arXiv:2403.00824).
+
+    >>> import numpy as np
+    >>> import bert_core
+    >>> shares = np.array([[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [1.0, 0.0]]])
+    >>> bert_core.paths_to(shares, [0], 0.3).tolist()  # layer, query, key
+    [[1, 0, 1], [0, 1, 0], [0, 1, 1]]
+    """
+    layers, length, _ = shares.shape
+    if not 0 < threshold <= 1:
+        raise Refused(f"the threshold of a share is {threshold:g}: it must be above 0 and at most 1")
+    reached = np.zeros(length, bool)
+    for position in require_sequence("positions", positions, "whole numbers"):
+        reached[require_int("a position", position, 0, length - 1)] = True
+    edges = []
+    for layer in reversed(range(layers)):
+        selected = reached[:, None] & (shares[layer] >= threshold)
+        queries, keys = np.nonzero(selected)
+        edges.append(np.stack([np.full(len(queries), layer), queries, keys], 1))
+        reached = selected.any(0)
+    return np.concatenate(edges)
 
 
 def attention_rollout(attention: np.ndarray) -> np.ndarray:

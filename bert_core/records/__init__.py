@@ -7,6 +7,8 @@ from bert_core.records.causes import Patches as Patches
 from bert_core.records.causes import Paths as Paths
 from bert_core.records.causes import source_labels as source_labels
 from bert_core.records.causes import without_noise as without_noise
+from bert_core.records.contributions import ContributionGraph as ContributionGraph
+from bert_core.records.contributions import EdgeKnockout as EdgeKnockout
 from bert_core.records.direct import Contribution as Contribution
 from bert_core.records.direct import DirectContributions as DirectContributions
 from bert_core.records.direct import DirectLogit as DirectLogit

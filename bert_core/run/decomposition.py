@@ -1,7 +1,7 @@
 """Decomposition of layer outputs into contributions of tokens: attention norms, GlobEnc, ALTI and DecompX.
 
 The output of a layer is a sum of one vector for each token and head; these functions compute the vectors or their
-norms. All functions are thread-safe: they do not change the model.
+norms, and the contribution graph of a text. All functions are thread-safe: they do not change the model.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.analysis.attribution import layer_shares
 from bert_core.loading import LoadedModel
-from bert_core.records import Attribution, Target, TokenMaps
-from bert_core.refused import Refused, validate_arguments
+from bert_core.progress import Progress, ignore_progress, report_count
+from bert_core.records import Attribution, ContributionGraph, Target, TokenMaps
+from bert_core.refused import Refused, short_repr, validate_arguments
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embed_text
-from bert_core.run.memory import BYTES_AT_ONCE, check_memory, decomposition_bytes
+from bert_core.run.memory import BYTES_AT_ONCE, check_memory, contribution_graph_bytes, decomposition_bytes
 from bert_core.run.stack import LayerTrace, trace_text
 from bert_core.run.targets import check_target, reference_vector, target_rows
 from bert_core.task_heads import LinearPath, head_of
@@ -63,10 +65,7 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
         b that of the position's own contribution with its residual.
     Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
     """
-    norms = []
-    for traced in trace_text(loaded, encoding, head_mask):
-        first = traced.layer.attention.output.LayerNorm
-        norms.append(_norms(traced, [first], _spread(traced.attention_sum, first)))
+    norms = [_norms_with_residual(traced) for traced in trace_text(loaded, encoding, head_mask)]
     return _token_maps(encoding, "norms with residual", norms)
 
 
@@ -103,22 +102,26 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     rollout. Queries are processed in batches, so that no tensor is query x key x hidden.
     Source: Ferrando 2022, section 3 (arXiv:2203.04212).
     """
-    length = len(encoding)
-    maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
-    queries_per_batch = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
-    queries = torch.arange(length, device=loaded.device)
-    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        first, layer_output, probs = traced.layer.attention.output.LayerNorm, traced.after_attention, traced.gated_probs
-        outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
-        spread = _spread(traced.attention_sum, first)
-        for batch in queries.split(queries_per_batch):  # type: ignore[no-untyped-call]
-            vectors = torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs)
-            vectors[torch.arange(len(batch), device=loaded.device), batch] += residual[batch]
-            vectors /= spread[batch, None, None]
-            target_states = layer_output[batch, None]
-            scores = (target_states.abs().sum(-1) - vectors.sub_(target_states).abs_().sum(-1)).clamp(min=0)
-            maps[number, batch.cpu()] = as_array(scores / scores.sum(-1, keepdim=True))
+    maps = np.stack([_alti_map(traced) for traced in trace_text(loaded, encoding, head_mask)])
     return TokenMaps(encoding, "ALTI", maps, residual=True)
+
+
+def _alti_map(traced: LayerTrace) -> np.ndarray:
+    """Compute the ALTI contributions of a layer, (query, key), as `alti`."""
+    first, layer_output, probs = traced.layer.attention.output.LayerNorm, traced.after_attention, traced.gated_probs
+    outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
+    spread = _spread(traced.attention_sum, first)
+    length, hidden = layer_output.shape
+    contributions = np.empty((length, length), np.float32)
+    queries = torch.arange(length, device=layer_output.device)
+    for batch in queries.split(max(1, BYTES_AT_ONCE // (3 * 4 * length * hidden))):  # type: ignore[no-untyped-call]
+        vectors = torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs)
+        vectors[torch.arange(len(batch), device=batch.device), batch] += residual[batch]
+        vectors /= spread[batch, None, None]
+        target_states = layer_output[batch, None]
+        scores = (target_states.abs().sum(-1) - vectors.sub_(target_states).abs_().sum(-1)).clamp(min=0)
+        contributions[batch.cpu()] = as_array(scores / scores.sum(-1, keepdim=True))
+    return contributions
 
 
 @validate_arguments
@@ -166,6 +169,12 @@ def _summed_norms(probs: Tensor, outputs: Tensor) -> Tensor:
     squares = ((weights @ gram) * weights).sum(-1).T
     norms = squares.clamp(min=0).sqrt()
     return norms.float().to(device) if device.type == "mps" else norms
+
+
+def _norms_with_residual(traced: LayerTrace) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the norms (query, key) and the mixing ratio (query,) of a layer, as `residual_norms`."""
+    first = traced.layer.attention.output.LayerNorm
+    return _norms(traced, [first], _spread(traced.attention_sum, first))
 
 
 def _norms(traced: LayerTrace, layer_norms: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -288,29 +297,66 @@ def _through_layer(traced: LayerTrace, vectors: Tensor, positions: Sequence[int]
     vectors: (seq, token, hidden), the contribution of each token to the input of the layer at each position.
     Returns the contributions to the output (position, token, hidden), and the output (position, hidden).
     """
-    attention, layer, probs = traced.layer.attention, traced.layer, traced.gated_probs
+    attention, probs = traced.layer.attention, traced.gated_probs
     length, hidden = len(vectors), vectors.shape[-1]
     heads, size = len(traced.value), attention.self.attention_head_size
     values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
     # The value bias is weighted by the sum of an attention row: the gate of its head, minus blocked edges.
     bias_values = probs.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(bias_values.flatten(1))  # (query, hidden)
-    factors = activation_factor(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
-    attention_sum, output_sum = traced.attention_sum, traced.feed_forward_update + traced.after_attention
+    propagate = _rest_of_layer(traced)
     output_vectors = vectors.new_empty(len(positions), length, hidden)
-    positions_per_batch = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
+    positions_per_batch = _positions_per_batch(traced)
     for first in range(0, len(positions), positions_per_batch):
         batch = list(positions[first : first + positions_per_batch])
         mixed = torch.einsum("hqj,jthd->qthd", probs[:, batch], values).flatten(2)
         mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[batch])
-        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[batch], attention_sum[batch])
-        inner = _with_bias(F.linear(mixed, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
-        inner = F.linear(inner.mul_(factors[batch, None]), layer.output.dense.weight)
-        inner = _with_bias(inner, layer.output.dense.bias) + mixed
-        output_vectors[first : first + positions_per_batch] = _through_norm(
-            layer.output.LayerNorm, inner, output_sum[batch]
-        )
-    return output_vectors, layer.output.LayerNorm(output_sum[list(positions)])
+        output_vectors[first : first + positions_per_batch] = propagate(mixed + vectors[batch], batch)
+    output_sum = traced.feed_forward_update + traced.after_attention
+    return output_vectors, traced.layer.output.LayerNorm(output_sum[list(positions)])
+
+
+def _rest_of_layer(traced: LayerTrace) -> Callable[[Tensor, Sequence[int]], Tensor]:
+    """Return a function that propagates vectors from the sum after attention to the output of a layer.
+
+    Its arguments are the vectors (position, token, hidden), which sum to `attention_sum`, and their positions.
+    """
+    layer, first, second = traced.layer, traced.layer.attention.output.LayerNorm, traced.layer.output.LayerNorm
+    factors = activation_factor(layer.intermediate.activate, layer.intermediate.dense(traced.after_attention))
+    attention_sum, output_sum = traced.attention_sum, traced.feed_forward_update + traced.after_attention
+
+    def propagate_vectors(vectors: Tensor, positions: Sequence[int]) -> Tensor:
+        vectors = _through_norm(first, vectors, attention_sum[positions])
+        inner = _with_bias(F.linear(vectors, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
+        inner = F.linear(inner.mul_(factors[positions, None]), layer.output.dense.weight)
+        inner = _with_bias(inner, layer.output.dense.bias) + vectors
+        return _through_norm(second, inner, output_sum[positions])
+
+    return propagate_vectors
+
+
+def _positions_per_batch(traced: LayerTrace) -> int:
+    """Return at how many positions DecompX propagates the vectors of all tokens at once, at least one."""
+    width = max(1, traced.layer.intermediate.dense.out_features)
+    return max(1, BYTES_AT_ONCE // (2 * 4 * len(traced.input_states) * width))
+
+
+def _decompx_norms(traced: LayerTrace) -> np.ndarray:
+    """Compute the norms (query, key) of DecompX for a layer alone: of the parts of its output that its inputs make."""
+    attention, probs = traced.layer.attention, traced.gated_probs
+    heads, size = len(traced.value), attention.self.attention_head_size
+    value_bias = attention.self.value.bias.view(heads, size)
+    outputs = attention.head_outputs(traced.value - value_bias[:, None])
+    bias = attention.output.dense((probs.sum(-1).T[..., None] * value_bias).flatten(1))  # (query, hidden)
+    propagate, length = _rest_of_layer(traced), len(traced.input_states)
+    norms = np.empty((length, length), np.float32)
+    positions_per_batch = _positions_per_batch(traced)
+    for first in range(0, length, positions_per_batch):
+        batch = list(range(first, min(first + positions_per_batch, length)))
+        vectors = _with_bias(torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs), bias[batch])
+        vectors[range(len(batch)), batch] += traced.input_states[batch]
+        norms[batch] = as_array(propagate(vectors, batch).norm(dim=-1))
+    return norms
 
 
 def _through_head(path: LinearPath | None, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
@@ -360,3 +406,81 @@ def activation_factor(activation: Callable[[Tensor], Tensor], inputs: Tensor) ->
     """Return the factor of an activation function, act(x) / x; at 0 its limit, 1/2 for GELU and 1 for tanh."""
     nonzero = torch.where(inputs == 0, 1e-6, inputs)
     return activation(nonzero) / nonzero
+
+
+# ---------------------------------------------------------------------------- contribution graph
+
+# Methods of contribution graphs -> function that computes the contributions of a layer, (query, key).
+_GRAPH_MAPS: dict[str, Callable[[LayerTrace], np.ndarray]] = {
+    "ALTI": _alti_map,
+    "DecompX": _decompx_norms,
+    "norms with residual": lambda traced: _norms_with_residual(traced)[0],
+}
+GRAPH_METHODS = tuple(_GRAPH_MAPS)
+
+
+@validate_arguments
+@torch.no_grad()
+def contribution_graph(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    *,
+    method: str = "ALTI",
+    head_mask: np.ndarray | None = None,
+    report: Progress = ignore_progress,
+) -> ContributionGraph:
+    """Compute the contribution graph: the share of each position in each position of the next depth, layer by layer.
+
+    The nodes are the positions at every depth. Each edge has a share of its node, and each head a share of the edge.
+    method: "ALTI", as `alti`; "DecompX", the norms of the vectors into which the output of a layer is decomposed by the
+        inputs of this layer alone; or "norms with residual", as `residual_norms`. Norms are divided by their sum.
+    head_mask: as for `capture`. report: receives the number of layers that are done, see `Progress`.
+    The share of an edge is divided among the heads, and on the diagonal the residual connection, in proportion to the
+    norms of their vectors after the layer norm after attention. An edge outside the window of a local layer is 0.
+    Raises Refused for an unknown method, for DecompX with a model with gated neurons, and if the graph does not fit in
+    memory.
+    Source: Ferrando & Voita 2024, section 2 (arXiv:2403.00824), for decoders. The shares are those of Ferrando 2022,
+    section 3 (arXiv:2203.04212), Modarressi 2023, section 3 (arXiv:2306.02873), and Kobayashi 2021, section 4
+    (arXiv:2109.07152).
+
+    >>> import bert_core
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> graph = bert_core.contribution_graph(loaded, encoding)
+    >>> graph.shares.shape  # (layer, query, key)
+    (6, 10, 10)
+    >>> bool(abs(graph.shares.sum(-1) - 1).max() < 1e-6)
+    True
+    """
+    if method not in GRAPH_METHODS:
+        raise Refused(
+            f"the method of a contribution graph is {short_repr(method)}: it must be one of {', '.join(GRAPH_METHODS)}"
+        )
+    if method == "DecompX":
+        check_decomposable(loaded)
+    config, length = loaded.config, len(encoding)
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    check_memory(
+        loaded, "A contribution graph", length, contribution_graph_bytes(loaded, length), "integrated gradients"
+    )
+    shares, residual = np.empty((layers, length, length)), np.empty((layers, length))
+    head_shares = np.zeros((layers, heads, length, length), np.float32)
+    for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
+        shares[number] = layer_shares(_GRAPH_MAPS[method](traced)[None], residual=False)[0]
+        remaining_heads = list(traced.layer.attention.self.heads)
+        head_shares[number, remaining_heads], residual[number] = _divided_shares(traced, shares[number])
+        report_count(report, number + 1, layers, "layers")
+    return ContributionGraph(encoding, method, shares, residual, head_shares)
+
+
+def _divided_shares(traced: LayerTrace, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the shares (query, key) of a layer among its heads (head, query, key) and its residual (query,)."""
+    first = traced.layer.attention.output.LayerNorm
+    outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
+    parts = as_array(traced.gated_probs.abs() * outputs.norm(dim=-1)[:, None])  # (head, query, key)
+    residual_part = as_array(residual.norm(dim=-1))
+    total = parts.sum(0, dtype=np.float64)
+    np.einsum("qq->q", total)[:] += residual_part
+    factors = np.divide(shares, total, out=np.zeros(shares.shape), where=total > 0)
+    own_shares = shares.diagonal()
+    return parts * factors, np.where(total.diagonal() > 0, residual_part * factors.diagonal(), own_shares)

@@ -108,6 +108,17 @@ def decomposition_bytes(loaded: LoadedModel, tokens: int) -> int:
     return 3 * 4 * tokens**2 * loaded.config.hidden_size
 
 
+def contribution_graph_bytes(loaded: LoadedModel, tokens: int) -> int:
+    """Estimate the peak memory of `contribution_graph` in bytes; its result takes most of it for many layers.
+
+    The shares of all heads in float32 and of all layers in float64, and for one layer the attention maps, their copies,
+    and a batch of vectors.
+    """
+    config = loaded.config
+    shares = config.num_hidden_layers * (4 * config.num_attention_heads + 8)
+    return tokens**2 * (shares + 5 * 4 * config.num_attention_heads) + 2 * BYTES_AT_ONCE
+
+
 def direct_bytes(loaded: LoadedModel, rows: int) -> int:
     """Estimate the memory of direct logit attribution, in bytes. rows: number of positions that the target reads.
 

@@ -58,7 +58,8 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 # The name of a run, and parameters that are newer than version 0.2.
 NEWER = {
     "tuned", "edge", "find", "attributed", "score_side", "token_range", "dataset", "slices", "slice_measure", "slice",
-    "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row",
+    "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row", "graph_method", "graph_window",
+    "graph_threshold", "graph_edge",
 }  # fmt: skip
 NEW_PAGES = {"dataset"}
 

@@ -20,7 +20,7 @@ text pair masked words model target contrast off cut scaled put put_from head ot
 reference lecture lang token_range
 sort rows view show part hide share combine among weights
 against differs compare_view other other_model
-attributed method measure score_side
+attributed method measure score_side graph_method graph_window graph_threshold graph_edge
 source origin noise patched direction estimated around place
 ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
@@ -47,7 +47,8 @@ DEFAULTS = {
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
     "other": "",
     "other_model": "headlight-mini", "attributed": "tokens", "method": "DecompX", "measure": "aopc",
-    "score_side": "key", "layers_view": "words", "alike": "state",
+    "score_side": "key", "graph_method": "ALTI", "graph_window": "32", "graph_threshold": None, "graph_edge": None,
+    "layers_view": "words", "alike": "state",
     "lens": "logit",
     "rank_by": "probability", "projection": "axes", "cell": None, "depth": None,
     "query_position": None, "token_range": None, "common_word": "bank",
@@ -73,6 +74,7 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "find": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
+graph_edge
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
 firing token_range slice expected predicted outcome row_page data_row

@@ -86,6 +86,11 @@ class Asked:
         """Of the text with itself."""
         return bert_core.patch(self.loaded, self.encoding, self.encoding, self.target, layers=[0])
 
+    @cached_property
+    def graph(self) -> bert_core.ContributionGraph:
+        """Of the text, with a share for every edge."""
+        return bert_core.contribution_graph(self.loaded, self.encoding, method="norms with residual")
+
     @property
     def spans(self) -> bert_core.SpanPrediction:
         """Of a reader that tells no token from another."""
@@ -487,6 +492,31 @@ DOORS: dict[str, Door] = {
     "occlusion": lambda a, v: bert_core.occlusion(a.loaded, a.encoding, v),
     "decompx": lambda a, v: bert_core.decompx(a.loaded, a.encoding, v),
     "alti": lambda a, v: bert_core.alti(a.loaded, v),
+    "contribution_graph": lambda a, v: bert_core.contribution_graph(a.loaded, v),
+    "contribution_graph method": lambda a, v: bert_core.contribution_graph(a.loaded, a.encoding, method=v),
+    "contribution_graph head mask": lambda a, v: bert_core.contribution_graph(a.loaded, a.encoding, head_mask=v),
+    "paths_to": lambda a, v: bert_core.paths_to(v, [1], 0.1),
+    "paths_to positions": lambda a, v: bert_core.paths_to(a.graph.shares, v, 0.1),
+    "paths_to threshold": lambda a, v: bert_core.paths_to(a.graph.shares, [1], v),
+    "knock_out_graph_edge": lambda a, v: bert_core.knock_out_graph_edge(a.loaded, v, a.target, 1, 2, 3),
+    "knock_out_graph_edge target": lambda a, v: bert_core.knock_out_graph_edge(a.loaded, a.graph, v, 1, 2, 3),
+    "knock_out_graph_edge layer": lambda a, v: bert_core.knock_out_graph_edge(a.loaded, a.graph, a.target, v, 2, 3),
+    "knock_out_graph_edge query": lambda a, v: bert_core.knock_out_graph_edge(a.loaded, a.graph, a.target, 1, v, 3),
+    "knock_out_graph_edge key": lambda a, v: bert_core.knock_out_graph_edge(a.loaded, a.graph, a.target, 1, 2, v),
+    "knock_out_graph_edge heads": lambda a, v: bert_core.knock_out_graph_edge(
+        a.loaded, a.graph, a.target, 1, 2, 3, heads=v
+    ),
+    "knock_out_graph_edge random edges": lambda a, v: bert_core.knock_out_graph_edge(
+        a.loaded, a.graph, a.target, 1, 2, 3, random_edges=v
+    ),
+    "knock_out_graph_edge tolerance": lambda a, v: bert_core.knock_out_graph_edge(
+        a.loaded, a.graph, a.target, 1, 2, 3, tolerance=v
+    ),
+    "knock_out_graph_edge seed": lambda a, v: bert_core.knock_out_graph_edge(
+        a.loaded, a.graph, a.target, 1, 2, 3, seed=v
+    ),
+    "inputs_of": lambda a, v: a.graph.inputs_of(v, 2),
+    "inputs_of query": lambda a, v: a.graph.inputs_of(1, v),
     "values_without": lambda a, v: bert_core.values_without(a.loaded, a.encoding, a.target, v),
     "pseudo_log_likelihood": lambda a, v: bert_core.pseudo_log_likelihood(a.loaded, v),
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),

@@ -181,7 +181,7 @@ def open_example_text(example: Example) -> None:
 
 def forget_positions() -> None:
     """Reset what refers to positions of the previous text: the selected tokens, and edits of the model."""
-    st.session_state.update(NO_EDITS, tokens=NO_TOKENS, edge=None, token_range=None)
+    st.session_state.update(NO_EDITS, tokens=NO_TOKENS, edge=None, graph_edge=None, token_range=None)
 
 
 def is_current_example(example: Example) -> bool:

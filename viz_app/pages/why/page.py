@@ -9,7 +9,7 @@ from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.maps import WHOLE_TOKENS
-from viz_app.pages.why import EXAMPLE, TEXTS, attributed, components, measure, method, whole_file, words
+from viz_app.pages.why import EXAMPLE, TEXTS, attributed, components, graph, measure, method, whole_file, words
 from viz_app.pages.why.scores import (
     LONG_TEXT_METHODS,
     MEASURES,
@@ -42,12 +42,15 @@ UNLIKELY = 0.1  # probability below which a target is called unlikely
 
 
 def draw(page: View) -> None:
-    """Draw the scores of the selected method and of three others, and those of all methods folded; or of components."""
+    """Draw the scores of the selected method and of three others, and those of all methods folded; or another view."""
     selection, target = page.selection, page.selection.target
     if attributed.value == "components":
         with page.controls():
             attributed()
         components.draw(page)
+        return
+    if attributed.value == "graph":
+        graph.draw(page)
         return
     with page.controls():
         attributed()

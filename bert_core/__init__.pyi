@@ -328,6 +328,7 @@ from .task_heads import register_head as register_head
 from .task_heads import unregister_head as unregister_head
 from .tokenizer import Encoding as Encoding
 from .tokenizer import Tokenizer as Tokenizer
+from .transformers_models import from_transformers as from_transformers
 from .translators import Translators as Translators
 from .translators import read_translators as read_translators
 from .vision import Captioner as Captioner

@@ -119,7 +119,19 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     fewer layers, than the configuration. These sizes are checked before a model is built, and all others in
     `load_weights`.
     """
-    config, weights = read_config(folder), read_weights(folder)
+    return match_weights(read_config(folder), read_weights(folder), str(folder))
+
+
+def match_weights(
+    config: BertConfig, weights: Mapping[str, Tensor], source: str
+) -> tuple[BertConfig, dict[str, Tensor]]:  # fmt: skip
+    """Return a configuration and its weights as `load_weights` needs them.
+
+    weights: by current names. Those in the result are the same tensors, or parts of them that share their memory.
+    source: the folder or model, for messages.
+    Raises CheckpointError as `read` does for sizes.
+    """
+    weights = dict(weights)
     if POSITION_EMBEDDINGS in weights and weights[POSITION_EMBEDDINGS].dim():
         weights[POSITION_EMBEDDINGS] = weights[POSITION_EMBEDDINGS][config.first_position - config.padding_rows :]
     if config.family.one_head_design:
@@ -127,16 +139,16 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
         if answers or classifier_input(config, weights) == "tokens":
             weights = config.family.with_token_head(weights, answers=answers)
     if WORD_EMBEDDINGS not in weights:
-        raise CheckpointError(f"{folder} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
+        raise CheckpointError(f"{source} is not a complete BERT: {WORD_EMBEDDINGS} is missing")
     shape, required = tuple(weights[WORD_EMBEDDINGS].shape), (config.vocab_size, config.embedding_width)
     if shape != required:
-        raise CheckpointError(f"{WORD_EMBEDDINGS} in {folder} has shape {shape}: the configuration requires {required}")
+        raise CheckpointError(f"{WORD_EMBEDDINGS} in {source} has shape {shape}: the configuration requires {required}")
     if EMBEDDING_PROJECTION in weights and config.embedding_width == config.hidden_size:
         raise CheckpointError(
-            f"{EMBEDDING_PROJECTION} is in {folder}, and embedding_size and hidden_size are both "
+            f"{EMBEDDING_PROJECTION} is in {source}, and embedding_size and hidden_size are both "
             f"{config.hidden_size}: they must differ"
         )
-    check_layers(config, weights, "bert.", str(folder))
+    check_layers(config, weights, "bert.", source)
     if not config.tie_word_embeddings and DECODER_BIAS in weights:
         weights.pop(PREDICTION_BIAS, None)  # transformers reads it only if the two are tied
     return infer_num_labels(config, weights), renumber_layers(weights, lambda group: group * config.layers_per_group)
@@ -173,14 +185,18 @@ def read_config(folder: str | Path) -> BertConfig:
         config = BertConfig.from_dict(_blip_decoder(values) if values.get("model_type") in BLIP_TYPES else values)
     except (ValueError, TypeError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
-    model_type = str(config.extra.get("model_type", "bert"))[:40]
+    model_type = str(config.extra.get("model_type", "bert"))
     if model_type not in FAMILIES:
-        supported = f"only {', '.join(map(repr, FAMILIES))} and 'blip' can be loaded"
-        reason = UNSUPPORTED_TYPES.get(model_type)
-        raise CheckpointError(
-            f"{folder} holds a model of type {model_type!r}{'' if reason is None else f', {reason}'}: {supported}"
-        )
+        raise CheckpointError(f"{folder} holds {unsupported_type(model_type)} and 'blip' can be loaded")
     return config
+
+
+def unsupported_type(model_type: str) -> str:
+    """Return a message about a `model_type` that is none of a supported family, without the end "can be loaded"."""
+    model_type = model_type[:40]
+    reason = UNSUPPORTED_TYPES.get(model_type)
+    difference = "" if reason is None else f", {reason}"
+    return f"a model of type {model_type!r}{difference}: only {', '.join(map(repr, FAMILIES))}"
 
 
 def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -355,6 +371,7 @@ def load_weights(
     *,
     ignored_missing: Sequence[str] = (),
     ignored_unexpected: Sequence[str] = IGNORED_KEYS,
+    share: bool = False,
 ) -> LoadReport:
     """Copy weights into a model by name, and report the names that do not match.
 
@@ -363,6 +380,7 @@ def load_weights(
     weights: by current names (see `to_current_names`). A bare BertModel uses those that start with `bert.`.
     source: the folder or file, for messages.
     ignored_missing, ignored_unexpected: patterns of names that the report leaves out.
+    share: instead of copying, give the model new parameters that share the memory, device and dtype of the weights.
     Returns the report.
     Raises CheckpointError if a shape differs, or a weight is not a dense tensor of finite floats. Raises it if a part
     is missing that every BERT has, or parts that are larger than the file. Raises it if two names of a tied weight have
@@ -397,7 +415,11 @@ def load_weights(
             )
     for name in parameters:
         first_name = first_names.get(id(parameters[name]), name)
-        if name in weights and name != first_name and not torch.equal(weights[name], weights[first_name]):
+        if name not in weights or name == first_name:
+            continue
+        # Two tensors that are only equal now could differ after a step of training.
+        is_tied = _is_same_memory if share else torch.equal
+        if not is_tied(weights[name], weights[first_name]):
             raise CheckpointError(f"{name} and {first_name} differ in {source}: the configuration ties them")
     uninitialised = {name: parameters[name] for name, key in keys.items() if key not in weights}
     missing_count = sum(tensor.numel() for tensor in uninitialised.values())
@@ -409,16 +431,41 @@ def load_weights(
         )
     allocate(model, {name.removeprefix(prefix) for name in uninitialised})
     parameters = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
-    with torch.no_grad():
-        for name, key in keys.items():
-            if key in weights:
-                parameters[name].copy_(weights[key])
+    if share:
+        _share_memory(model, parameters, {name: weights[key] for name, key in keys.items() if key in weights}, prefix)
+    else:
+        with torch.no_grad():
+            for name, key in keys.items():
+                if key in weights:
+                    parameters[name].copy_(weights[key])
     dtypes = {
         name: weights[key].dtype
         for name, key in keys.items()
         if key in weights and weights[key].dtype in HALF_PRECISION
     }
     return LoadReport(source, missing, unexpected, dtypes)
+
+
+def _is_same_memory(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors of one shape are the same numbers in memory."""
+    return first.data_ptr() == second.data_ptr() and first.stride() == second.stride()
+
+
+def _share_memory(
+    model: nn.Module, parameters: Mapping[str, Tensor], weights: Mapping[str, Tensor], prefix: str
+) -> None:  # fmt: skip
+    """Replace parameters of a model by new ones that share the memory of weights; tied parameters stay tied.
+
+    parameters: the present ones by name, under a prefix. weights: by the same names.
+    A parameter made from `detach` shares the version of its tensor, so that torch counts changes of both together.
+    """
+    shared: dict[int, nn.Parameter] = {}  # id of a present parameter -> the new one
+    for name, weight in weights.items():
+        present = parameters[name]
+        if not _is_same_memory(present, weight):
+            shared.setdefault(id(present), nn.Parameter(weight.detach(), requires_grad=False))
+    replaced = {name.removeprefix(prefix): shared[id(old)] for name, old in parameters.items() if id(old) in shared}
+    model.load_state_dict(replaced, strict=False, assign=True)
 
 
 def check_weights(weights: Mapping[str, Tensor], source: str) -> None:

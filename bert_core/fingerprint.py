@@ -54,12 +54,13 @@ def fingerprint(loaded: LoadedModel) -> str:
 
     The first call reads all tensors, one at a time. Later calls read only tensors that were modified in place, for
     example by an optimizer or `load_state_dict`. Changes that torch does not count are not detected, such as those
-    through `Tensor.data` or by a fused optimizer.
+    through `Tensor.data` or by a fused optimizer. For a model with `shares_weights`, each call reads all tensors.
     """
-    dtypes, pooling = loaded.saved_dtypes(_cached_fits_exactly), loaded.pooling
+    fits, digest = (fits_exactly, tensor_digest) if loaded.shares_weights else (_cached_fits_exactly, _cached_digest)
+    dtypes, pooling = loaded.saved_dtypes(fits), loaded.pooling
     description = {
         "tensors": [
-            [name, list(tensor.shape), str(dtypes[name]), _cached_digest(tensor, dtypes[name])]
+            [name, list(tensor.shape), str(dtypes[name]), digest(tensor, dtypes[name])]
             for name, tensor in sorted(loaded.trained_parameters.items())
         ],
         "settings": fingerprinted_settings(loaded.saved_config, loaded.task_models),

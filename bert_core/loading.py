@@ -11,11 +11,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -65,6 +66,7 @@ class LoadedModel:
     pooling: the pooling of a sentence encoder, from a folder of sentence-transformers; None if the files state none.
     files_version: the version of the files that the model was read from (`stat_model_files`); empty for a model that
         was not read from local files.
+    shares_weights: whether another program can change the weights at any time, as for `from_transformers`.
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini", device="cpu")
@@ -83,6 +85,7 @@ class LoadedModel:
     edits: tuple[Edit, ...] = ()
     pooling: Pooling | None = None
     files_version: str = ""
+    shares_weights: bool = False
 
     @property
     def config(self) -> BertConfig:
@@ -91,8 +94,11 @@ class LoadedModel:
 
     @property
     def weights_key(self) -> tuple[str, str]:
-        """The cache key of results that do not depend on the edits: the name and the version of the files."""
-        return self.name, self.files_version
+        """The cache key of results that do not depend on the edits: the name and the version of the files.
+
+        With `shares_weights` each access returns another key, since torch does not count every change of weights.
+        """
+        return self.name, uuid4().hex if self.shares_weights else self.files_version
 
     @property
     def identity(self) -> tuple[str, str, tuple[Edit, ...]]:
@@ -389,12 +395,35 @@ def _load(name: str, folder: Path, device: torch.device, version: str) -> Loaded
     config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
         raise CheckpointError(f"{name} is a decoder and not an encoder: load it with bert_core.load_decoder")
-    tokenizer = _read_tokenizer(folder, config)
+    tokenizer = read_tokenizer(folder, config)
+    model = build_model(name, config, weights, tokenizer, device, pooling=pooling, source=str(folder))
+    return replace(model, files_version=version)
+
+
+def build_model(
+    name: str,
+    config: BertConfig,
+    weights: Mapping[str, Tensor],
+    tokenizer: Tokenizer,
+    device: torch.device,
+    *,
+    pooling: Pooling | None,
+    source: str,
+    dtype: torch.dtype | None = None,
+    share: bool = False,
+) -> LoadedModel:
+    """Build an encoder with its task heads from weights, in evaluation mode with frozen parameters.
+
+    config, weights: as `checkpoint.read` returns them. tokenizer: fitted to the configuration.
+    source: the folder or model, for messages. dtype: of all parameters; None: float32.
+    share: share the memory of the weights, which must be on the device and have the dtype, instead of copying them.
+    Raises CheckpointError as `checkpoint.load_weights`, and for a task head that is not supported.
+    """
     if pooling is not None and pooling.lower_case:
         tokenizer.read_lower_case()
     with checkpoint.on_meta_device():
         model = BertForPreTraining(config)
-    report = checkpoint.load_weights(model, weights, str(folder))
+    report = checkpoint.load_weights(model, weights, source, share=share)
     task_models: dict[str, BertPreTrainedModel] = {}
     try:
         with checkpoint.on_meta_device():
@@ -402,13 +431,13 @@ def _load(name: str, folder: Path, device: torch.device, version: str) -> Loaded
                 if head.module is not None and head.is_in_checkpoint(config, weights):
                     task_models[head.name] = head.module(config, model.bert)  # type: ignore[call-arg]
     except Refused as error:
-        raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
+        raise CheckpointError(f"the classes of {source} cannot be read: {error}") from error
     for task_model in task_models.values():
-        report = report.merge(checkpoint.load_weights(task_model, weights, str(folder)))
-        task_model.eval().requires_grad_(False).to(device)
+        report = report.merge(checkpoint.load_weights(task_model, weights, source, share=share))
+        task_model.eval().requires_grad_(False).to(device, dtype)
     model.load_report = report
-    model.eval().requires_grad_(False).to(device)
-    return LoadedModel(name, model, tokenizer, report, device, task_models, pooling=pooling, files_version=version)
+    model.eval().requires_grad_(False).to(device, dtype)
+    return LoadedModel(name, model, tokenizer, report, device, task_models, pooling=pooling, shares_weights=share)
 
 
 @contextmanager
@@ -548,7 +577,7 @@ def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, all
         raise CheckpointError(f"{name} is an encoder and not a decoder: load it with bert_core.load")
     model = BertLMHeadModel.from_pretrained(folder)
     has_tokenizer = any((folder / file).is_file() for file in PIECE_FILES)
-    tokenizer = _read_tokenizer(folder, model.config) if has_tokenizer else None
+    tokenizer = read_tokenizer(folder, model.config) if has_tokenizer else None
     model.requires_grad_(False).to(torch_device)
     return LoadedDecoder(name, model, tokenizer, model.load_report, torch_device)
 
@@ -604,7 +633,7 @@ def _file_advice(name: str) -> str:
     return f"{name} is a file: give the folder that contains it with {checkpoint.CONFIG_FILE}, or a .zip file of it"
 
 
-def _read_tokenizer(folder: Path, config: BertConfig) -> Tokenizer:
+def read_tokenizer(folder: Path, config: BertConfig) -> Tokenizer:
     """Read the tokenizer of a checkpoint folder; raise CheckpointError if it does not fit the configuration."""
     try:
         tokenizer = Tokenizer.from_folder(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -105,12 +105,8 @@ def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:
     try:
         modules = _read_modules(path)
         kinds = [kind for kind, _ in modules]
-        if kinds not in SUPPORTED_MODULES:
-            supported = "; ".join(", ".join(names) for names in SUPPORTED_MODULES)
-            raise Refused(
-                f"{path} names {', '.join(kinds)[:200] or 'no module'}: it must name one of {supported}. Remove the "
-                "file to read the encoder only"
-            )
+        if (message := unsupported_modules(kinds)) is not None:
+            raise Refused(f"{path} names {message}. Remove the file to read the encoder only")
         encoder = folder / modules[0][1]
         if not (encoder / MODULE_CONFIG_FILE).is_file():
             raise Refused(f"{path} names the folder {modules[0][1]!r} of the encoder: it has no {MODULE_CONFIG_FILE}")
@@ -118,13 +114,16 @@ def read_pooling(folder: Path) -> tuple[Path, Pooling | None]:
             return encoder, None
         if not (folder / modules[1][1] / MODULE_CONFIG_FILE).is_file():
             raise Refused(f"{path} names the folder {modules[1][1]!r} of the pooling: it has no {MODULE_CONFIG_FILE}")
-        _check_prompts(folder / PROMPTS_FILE)
+        prompts = folder / PROMPTS_FILE
+        values = read_json_object(prompts) if prompts.is_file() else {}
+        check_no_prompt(values.get("prompts"), values.get("default_prompt_name"), str(prompts))
         limits = next((encoder / name for name in SENTENCE_CONFIG_FILES if (encoder / name).is_file()), None)
         settings = {} if limits is None else read_json_object(limits)
         lower = settings.get("do_lower_case", False)
         if not isinstance(lower, bool):
             raise Refused(f"do_lower_case in {limits} is {short_repr(lower)}: it must be true or false")
-        mode = _read_mode(folder / modules[1][1] / MODULE_CONFIG_FILE)
+        pooling_file = folder / modules[1][1] / MODULE_CONFIG_FILE
+        mode = stated_mode(read_json_object(pooling_file), str(pooling_file))
         max_length = _max_length(settings, encoder / "tokenizer_config.json")
         return encoder, Pooling(mode, "Normalize" in kinds, max_length, lower)
     except (Refused, OSError) as error:
@@ -175,21 +174,37 @@ def _read_modules(path: Path) -> list[tuple[str, str]]:
         relative = PurePosixPath(folder)
         if relative.is_absolute() or ".." in relative.parts or "\\" in folder or ":" in folder or "\0" in folder:
             raise Refused(f"{path} names the folder {short_repr(folder)}: it must be inside {path.parent}")
-        # The classes of other packages keep their full name, which matches none of the supported kinds.
-        is_library_class = kind.startswith("sentence_transformers.")
-        modules.append((kind.rpartition(".")[2] if is_library_class else kind, folder))
+        modules.append((module_kind(kind), folder))
     return modules
 
 
-def _read_mode(path: Path) -> str:
-    """Return the pooling mode that the settings of a pooling module state; "mean" if they state none."""
-    values = read_json_object(path)
-    stated_mode = values.get("pooling_mode")
-    modes = [mode for mode, key in POOLING_MODES.items() if values.get(key)] if stated_mode is None else stated_mode
+def module_kind(name: str) -> str:
+    """Return the kind of a module of sentence-transformers, by the full name of its class.
+
+    The classes of other packages keep their full name, which matches none of the supported kinds.
+    """
+    return name.rpartition(".")[2] if name.startswith("sentence_transformers.") else name
+
+
+def unsupported_modules(kinds: Sequence[str]) -> str | None:
+    """Return what modules are given and which are supported, as a part of a message; None for supported modules."""
+    if list(kinds) in SUPPORTED_MODULES:
+        return None
+    supported = "; ".join(", ".join(names) for names in SUPPORTED_MODULES)
+    return f"{', '.join(kinds)[:200] or 'no module'}: it must name one of {supported}"
+
+
+def stated_mode(settings: Mapping[str, Any], source: str) -> str:
+    """Return the pooling mode that the settings of a pooling module state; "mean" if they state none.
+
+    source: the file or model, for the message. Raises Refused for several modes.
+    """
+    stated = settings.get("pooling_mode")
+    modes = [mode for mode, key in POOLING_MODES.items() if settings.get(key)] if stated is None else stated
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) > 1 or not all(isinstance(mode, str) for mode in modes):
         allowed = ", ".join(POOLING_MODES)
-        raise Refused(f"{path} has the pooling mode {short_repr(modes)}: it must be one of {allowed}")
+        raise Refused(f"{source} has the pooling mode {short_repr(modes)}: it must be one of {allowed}")
     return modes[0] if modes else "mean"
 
 
@@ -198,15 +213,21 @@ def _max_length(settings: Mapping[str, Any], tokenizer: Path) -> int | None:
     limit = settings.get("max_seq_length")
     if limit is None and tokenizer.is_file():
         limit = read_json_object(tokenizer).get("model_max_length")
+    return bounded_length(limit)
+
+
+def bounded_length(limit: int | None) -> int | None:
+    """Return a maximum length, or None for a number that is too large for a limit."""
     return None if isinstance(limit, int | float) and limit > MAX_SIZE else limit
 
 
-def _check_prompts(path: Path) -> None:
-    """Raise Refused if the model prepends a prompt to every text, since results would not be about the text alone."""
-    values: dict[str, Any] = read_json_object(path) if path.is_file() else {}
-    name, prompts = values.get("default_prompt_name"), values.get("prompts")
+def check_no_prompt(prompts: object, name: object, source: str) -> None:
+    """Raise Refused if a model prepends a prompt to every text, since results would not be about the text alone.
+
+    prompts: the prompts by name. name: of the default one. source: the file or model, for the message.
+    """
     prompt = prompts.get(name) if isinstance(prompts, Mapping) and isinstance(name, str) else None
     if prompt:
         raise Refused(
-            f"{path} prepends {short_repr(prompt)} to every text: only models without such a prompt are supported"
+            f"{source} prepends {short_repr(prompt)} to every text: only models without such a prompt are supported"
         )

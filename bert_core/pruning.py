@@ -123,7 +123,7 @@ def _copy_model(model: Model) -> Model:
     check_unedited(model.edits, "pruning")
     # In one call of deepcopy, so that the copies share one encoder again.
     bert, task_models = copy.deepcopy((model.model, dict(model.task_models)))
-    return dataclasses.replace(model, model=bert, task_models=task_models)
+    return dataclasses.replace(model, model=bert, task_models=task_models, shares_weights=False)
 
 
 def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedModel]:

@@ -680,6 +680,19 @@ def save_and_load(side: Side) -> object:
     return bert_core.capture(again, side.text)
 
 
+@path
+def from_transformers(side: Side) -> object:
+    import transformers
+
+    folder = side.file()
+    bert_core.save(side.tiny, folder)
+    theirs = transformers.BertForPreTraining.from_pretrained(folder, dtype="float32")
+    theirs.to(side.tiny.device)
+    ours = bert_core.from_transformers(theirs, transformers.AutoTokenizer.from_pretrained(folder))
+    assert ours.device.type == side.tiny.device.type
+    return bert_core.capture(ours, side.text)
+
+
 def _decoder(side: Side) -> bert_core.BertLMHeadModel:
     torch.manual_seed(3)
     decoder = bert_core.BertLMHeadModel(side.tiny.config.replace(is_decoder=True)).eval()

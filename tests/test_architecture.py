@@ -73,6 +73,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
         "bert_core.pooling", "bert_core.tokenizer_files", "bert_core.task_heads",
     },
+    "bert_core.transformers_models": {
+        "torch", "bert_core.config", "bert_core.naming", "bert_core.checkpoint", "bert_core.pooling",
+        "bert_core.loading",
+    },
     "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
         "torch", "bert_core.config", "bert_core.edits", "bert_core.modeling",

@@ -306,6 +306,7 @@ def looked_up(a: Asked, **given: Any) -> object:
 DOORS: dict[str, Door] = {
     "load": lambda a, v: bert_core.load(v, device="cpu", allow_hub=False),
     "load device": lambda a, v: bert_core.best_device(v),
+    "from_transformers": lambda a, v: bert_core.from_transformers(v),
     "load_decoder": lambda a, v: bert_core.load_decoder(v, allow_hub=False),
     "load_captioner": lambda a, v: bert_core.load_captioner(v),
     "save": lambda a, v: bert_core.save(v, "nowhere"),

@@ -218,7 +218,9 @@ def _values_without_edges(
     copies = copies_per_batch(None, loaded.device, len(encoding))
     starts = (sorted_edges[:, 0] + 1).tolist()
     for variants, states in run_variants(layers, starts, start_variants, copies, gates=gates, positions=needed_rows):
-        values[order[variants.start : variants.stop]] = target_values(loaded, target, states).cpu().double().numpy()
+        values[order[variants.start : variants.stop]] = (
+            target_values(loaded, encoding, target, states).cpu().double().numpy()
+        )
         report_count(report, variants.stop, len(edges), "attention edges")
     last = gather_positions(outputs[len(layers) - 1][None], needed_rows)
-    return float(target_values(loaded, target, last)[0]), values
+    return float(target_values(loaded, encoding, target, last)[0]), values

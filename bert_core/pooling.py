@@ -199,8 +199,8 @@ def stated_mode(settings: Mapping[str, Any], source: str) -> str:
 
     source: the file or model, for the message. Raises Refused for several modes.
     """
-    stated = settings.get("pooling_mode")
-    modes = [mode for mode, key in POOLING_MODES.items() if settings.get(key)] if stated is None else stated
+    given_mode = settings.get("pooling_mode")
+    modes = [mode for mode, key in POOLING_MODES.items() if settings.get(key)] if given_mode is None else given_mode
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) > 1 or not all(isinstance(mode, str) for mode in modes):
         allowed = ", ".join(POOLING_MODES)

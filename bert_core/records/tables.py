@@ -96,7 +96,7 @@ class Tabular:
         return None if encoding is None else encoding.tokens
 
     def _numbers(self, axis: str, size: int, axes: Sequence[str]) -> Sequence[int]:
-        """Return the numbers reshaped an axis of a table with these axes, such as those of the layers."""
+        """Return the numbers of the entries of an axis of a table with these axes, such as those of the layers."""
         return range(1, size + 1) if axis == "rank" else range(size)
 
     def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
@@ -141,7 +141,7 @@ def _check_size(shape: Sequence[int], labels: int, arrays: Mapping[str, np.ndarr
 
 
 def _spread(entries: np.ndarray, axis: int, shape: Sequence[int]) -> np.ndarray:
-    """Return the entry of each element of an array of a shape, in the order of its rows. entries: reshaped one axis."""
+    """Return the entry of each element of an array of a shape, in the order of its rows. entries: of one axis."""
     reshaped = entries.reshape([-1 if number == axis else 1 for number in range(len(shape))])
     spread: np.ndarray = np.broadcast_to(reshaped, shape).ravel()
     return spread

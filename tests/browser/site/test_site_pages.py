@@ -330,6 +330,24 @@ def rows_of_bars(tab: Page) -> list[tuple[str, str, str]]:
     return lines
 
 
+def test_results_that_follow_the_figure_are_announced(open_page: Open) -> None:
+    """Screen readers read the changed prediction, the summary of all ablations, and what a method found."""
+    announced = 'p.heard[role="status"]'
+    tab = open_page("heads", text=STORED.text, masked=str(STORED.masked[0]))
+    cell(tab, 2, 3).click()
+    result = tab.locator(".results .result").first
+    expect(result).to_contain_text("L2 H3")
+    expect(tab.locator('.results [aria-busy="true"]')).to_have_count(0)
+    expect(tab.locator(announced)).to_contain_text(result.inner_text())
+    tab.get_by_role("button", name="Ablate each of the 72 heads").click()
+    expect(tab.locator(".measured h2")).to_be_visible()
+    expect(tab.locator(announced)).to_contain_text(tab.locator(".measured h2").inner_text())
+    tab = open_page("why", text=OWN, masked=str(OWN_MASKED), method="occlusion")
+    sentence = tab.locator(".lines p").last
+    expect(sentence).to_contain_text("occlusion")
+    expect(tab.locator(announced)).to_contain_text(sentence.inner_text())
+
+
 def test_ablations_are_cancelled(open_page: Open) -> None:
     """While the heads are switched off one by one, the progress is counted, and Cancel returns to the estimates."""
     tab = open_page("heads", text=f"{OWN} {OWN} {OWN} {OWN} {OWN}", masked="3")

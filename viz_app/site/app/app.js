@@ -169,7 +169,8 @@ function start(site, root) {
     const fail = (/** @type {unknown} */ error) => {
       if (!signal.aborted) frame.fail(error, loader);
     };
-    const context = createContext({ site, state, runs, root, signal, change, fail, editText: frame.editText });
+    const { editText, announce } = frame;
+    const context = createContext({ site, state, runs, root, signal, change, fail, editText, announce });
     if (drawnPage !== state.page) {
       drawnPage = state.page;
       pageMemory = {};

@@ -17,9 +17,10 @@ const SHARED_TEXTS = ["site", "frame"]; // where a key is looked up that the pag
  * @param {PageContext["change"]} options.change
  * @param {PageContext["fail"]} options.fail
  * @param {PageContext["editText"]} options.editText
+ * @param {PageContext["announce"]} options.announce
  * @returns {PageContext}
  */
-export function createContext({ site, state, runs, root, signal, change, fail, editText }) {
+export function createContext({ site, state, runs, root, signal, change, fail, editText, announce }) {
   const template = (/** @type {string} */ key) => findTemplate(site, state, key);
   return {
     state,
@@ -29,6 +30,7 @@ export function createContext({ site, state, runs, root, signal, change, fail, e
     change,
     fail,
     editText,
+    announce,
     text: (key, fields) => fillFields(withoutMarkup(template(key)), fields),
     write: (parent, key, fields) => writeMarkup(parent, template(key), fields),
     link: (changes) => linkTo(root, site, { ...state, ...changes }),

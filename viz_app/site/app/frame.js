@@ -41,6 +41,7 @@ export function createFrame(parent, actions) {
   parent.append(body);
   /** @type {PageContext} */
   let context;
+  let announced = /** @type {string[]} */ ([]); // results of the state, which screen readers read once
   const fields = createTextFields(nodes.texts, actions, () => context);
 
   return {
@@ -59,6 +60,7 @@ export function createFrame(parent, actions) {
       document.body.classList.toggle("lecture", state.lecture);
       document.body.dataset.page = state.page;
       nodes.problem.replaceChildren();
+      announced = [];
       nodes.figure.setAttribute("aria-busy", "true");
       nodes.figure.hidden = nodes.reading.hidden = nodes.strip.hidden = false;
       drawNavigation(nodes, context);
@@ -94,8 +96,14 @@ export function createFrame(parent, actions) {
     /** The figure of the state is drawn. */
     complete: () => {
       nodes.figure.setAttribute("aria-busy", "false");
-      const result = nodes.figure.querySelector(".result")?.textContent ?? "";
-      nodes.announcer.textContent = `${nodes.title.textContent}. ${result}`;
+      const results = announced.length ? announced : [nodes.figure.querySelector(".result")?.textContent ?? ""];
+      nodes.announcer.textContent = `${nodes.title.textContent}. ${results.join(" ")}`;
+    },
+    /** Let screen readers read a result, together with those of the same state. @param {string} result */
+    announce: (result) => {
+      if (announced.includes(result)) return;
+      announced.push(result);
+      if (nodes.figure.getAttribute("aria-busy") === "false") nodes.announcer.textContent = announced.join(" ");
     },
     /** Let the visitor type a sentence. */
     editText: () => {

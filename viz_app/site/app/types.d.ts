@@ -286,6 +286,8 @@ export interface PageContext {
   signal: AbortSignal;
   /** Give the focus to the field of the text. */
   editText(): void;
+  /** Let screen readers read a result that is drawn after the figure. */
+  announce(result: string): void;
   /** Show an error where the figure is, with a way out; stored runs remain usable. */
   fail(error: unknown): void;
 }

@@ -57,7 +57,6 @@ function createView({ controls, figure }) {
   switches.append(gridHost, note);
   const measured = element("section", "measured");
   const [summary, table, files] = [element("h2"), element("div"), element("p", "files")];
-  summary.setAttribute("role", "status");
   measured.append(summary, table);
   measured.hidden = true;
   results.append(predictions, work, measured);
@@ -230,6 +229,7 @@ function drawPredictions(place, context, full, run) {
     return;
   }
   place.replaceChildren(...parts);
+  context.announce(parts.map((part) => (part.matches(".result") ? part.textContent : "")).join(" "));
 }
 
 /** @param {Run} run */
@@ -261,11 +261,7 @@ function wordChange(context, run, before, after, limit) {
 }
 
 /** @param {string} sentence */
-function resultLine(sentence) {
-  const line = element("p", "result", sentence);
-  line.setAttribute("role", "status");
-  return line;
-}
+const resultLine = (sentence) => element("p", "result", sentence);
 
 /**
  * Return the bars of the most likely words with all heads and now.
@@ -347,7 +343,7 @@ async function drawAblations(view, context, full) {
  * @param {Run} full
  * @param {Ablations} ablations
  */
-function drawLargest({ measured, summary, table }, { text, change }, full, ablations) {
+function drawLargest({ measured, summary, table }, { text, change, announce }, full, ablations) {
   const ranked = rankedContributions(full, ablations);
   const changed = ranked.filter(({ changes }) => changes).length;
   measured.hidden = false;
@@ -355,6 +351,7 @@ function drawLargest({ measured, summary, table }, { text, change }, full, ablat
     changed,
     count: ranked.length,
   });
+  announce(summary.textContent);
   const hasWords = full.predictions.length > 0 && full.target?.target !== "nsp";
   const columns = ["contribution", "probability", ...(hasWords ? ["first"] : [])];
   drawTable(table, {

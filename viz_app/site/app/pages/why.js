@@ -54,7 +54,6 @@ function createView({ controls, figure }) {
   const methods = element("div");
   controls.append(methods);
   const [heading, lines, scores] = [element("h2"), element("div", "lines"), element("div", "scores-box")];
-  lines.setAttribute("role", "status");
   const [totals, files] = [element("p", "note"), element("p", "files")];
   figure.append(heading, lines, scores, totals, files);
   // The slow methods that the visitor cancelled, with their requests.
@@ -207,6 +206,7 @@ function drawLines({ lines, totals }, context, run, attribution, labels) {
   }
   if (attribution && attribution.gap !== null) sentences.push(gapSentence(context, attribution));
   lines.replaceChildren(...sentences.map((sentence) => element("p", "", upperFirst(sentence))));
+  if (attribution) context.announce(sentences.join(" "));
   totals.textContent = attribution && run.encoding.pair !== null ? sidesSentence(context, run, attribution.scores) : "";
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.refused import require_int
 from bert_core.tokenizer import Encoding
@@ -14,7 +17,7 @@ from bert_core.tokenizer import Encoding
 
 @compared_by_value
 @dataclass(frozen=True)
-class ContributionGraph:
+class ContributionGraph(Tabular):
     """The share of each position in each position of the next depth, for every layer of a text.
 
     A node is a position at a depth; an edge of layer n connects a key at depth n with a query at depth n + 1.
@@ -24,6 +27,12 @@ class ContributionGraph:
     head_shares: (layer, head, query, key) float32, the part of each share that a head carries; 0 for a pruned head.
         The sum over heads, with the residual on the diagonal, equals the shares.
     """
+
+    TABLES: ClassVar[Tables] = (
+        ("layer query key", {"share": "shares"}),
+        ("layer query", {"residual": "residual"}),
+        ("layer head query key", {"head_share": "head_shares"}),
+    )
 
     encoding: Encoding
     method: str
@@ -59,7 +68,7 @@ class ContributionGraph:
 
 @compared_by_value
 @dataclass(frozen=True)
-class EdgeKnockout:
+class EdgeKnockout(Tabular):
     """The target of a text without the attention of an edge, and without random edges of equal size.
 
     layer, query, key: the blocked edge. heads: the blocked heads of its layer; None for all heads.
@@ -67,6 +76,8 @@ class EdgeKnockout:
     base_value, value: target with and without the edge.
     random_edges: (edge, 3) layer, query and key of each random edge. random_values: (edge,), target without it.
     """
+
+    TABLES: ClassVar[Tables] = (("random_edge", {"value": "random_values", "effect": "random_effects"}),)
 
     encoding: Encoding
     target: Target
@@ -82,6 +93,14 @@ class EdgeKnockout:
 
     def __post_init__(self) -> None:
         make_read_only(self)
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        layers, queries, keys = self.random_edges.T
+        tokens = np.array(self.encoding.tokens, object)
+        return {
+            **super()._axis_columns(axis, size, axes), "layer": layers, "query_position": queries,
+            "query": tokens[queries], "key_position": keys, "key": tokens[keys],
+        }  # fmt: skip
 
     @property
     def effect(self) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from bert_core.records.base import compared_by_value, make_read_only
+from bert_core.records.tables import Tables, Tabular
 from bert_core.refused import Refused, short_repr
 
 TEXT_FIELDS = ("text", "pair", "answer", "prediction")
@@ -21,7 +23,7 @@ RESERVED_COLUMNS = ("question", "loss_unit", *INTEGER_FIELDS, *TEXT_FIELDS, *NUM
 
 @compared_by_value
 @dataclass(frozen=True)
-class EvaluatedTexts:
+class EvaluatedTexts(Tabular):
     """Predictions of a model for the texts of a file, with the expected answers, the losses and the other columns.
 
     Each row is one evaluated answer: a text has several rows if it has several, such as the tags of its words.
@@ -76,6 +78,14 @@ class EvaluatedTexts:
                 )
             values.flags.writeable = False
         make_read_only(self)
+
+    def _tables(self) -> Tables:
+        names = ("text", "pair", "position", "answer", "prediction", *NUMBER_FIELDS)
+        question = np.full(len(self), self.question, object)
+        return (("row", {"question": question, **{name: name for name in names}, **self.columns}),)
+
+    def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
+        return {"row": self.row}
 
     def __len__(self) -> int:
         return len(self.row)

@@ -31,10 +31,13 @@ class NeuronRun(Tabular):
     TABLES: ClassVar[Tables] = (
         (
             "layer position neuron",
-            {"activation": "activations", "contribution": "contributions", "activated": "activated", "gate": "gates"},
+            {
+                "activation": "activations", "contribution": ("activations", "_spread_lengths"),
+                "activated": "activated", "gate": "gates",
+            },
         ),
         ("layer neuron", {"length": "lengths"}),
-    )
+    )  # fmt: skip
 
     encoding: Encoding
     activations: np.ndarray = field(repr=False)
@@ -51,8 +54,13 @@ class NeuronRun(Tabular):
 
         The unit is that of the hidden states, before the layer norm after the feed-forward network.
         """
-        contributions: np.ndarray = self.activations * self.lengths[:, None]
+        contributions: np.ndarray = self.activations * self._spread_lengths
         return contributions
+
+    @property
+    def _spread_lengths(self) -> np.ndarray:
+        """The lengths with an axis for the positions, (layer, 1, neuron)."""
+        return self.lengths[:, None]
 
     @property
     def inputs(self) -> dict[str, np.ndarray]:

@@ -197,12 +197,15 @@ class ModelRun(Tabular):
     TABLES: ClassVar[Tables] = (
         (
             "layer head query key",
-            {"attention": "attention", "gradient": "gradient", "product": "product", "norm": "value_weighted"},
+            {
+                "attention": "attention", "gradient": "gradient", "product": ("gradient", "attention"),
+                "norm": ("attention", "_gated_norms"),
+            },
         ),
         ("layer head", {"head_mask": "head_mask", "gate_gradient": "gate_gradient"}),
         ("layer head key", {"value_norm": "norms"}),
         ("position", {"replaced": "replaced"}),
-    )
+    )  # fmt: skip
 
     encoding: Encoding
     attention: np.ndarray
@@ -261,11 +264,16 @@ class ModelRun(Tabular):
         The unit is that of the hidden states. An ablated head is 0. Rows do not sum to 1.
         Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
         """
+        return None if self._gated_norms is None else self.attention * self._gated_norms
+
+    @property
+    def _gated_norms(self) -> np.ndarray | None:
+        """Norm of the value vector of each key times the gate of its head, (layer, head, 1, key), or None."""
         if self.norms is None:
             return None
         gates = self.head_mask if self.layers is None else self.head_mask[list(self.layers)]
-        value_weighted: np.ndarray = self.attention * (self.norms * gates[..., None])[..., None, :]
-        return value_weighted
+        gated_norms: np.ndarray = (self.norms * gates[..., None])[..., None, :]
+        return gated_norms
 
     @property
     def existing_heads(self) -> np.ndarray:
@@ -330,13 +338,18 @@ class DecoderRun(Tabular):
         make_read_only(self)
 
     def _tables(self) -> Tables:
-        maps = {"norm" if kind == "brought" else kind: self.select_map(kind) for kind in CROSS_MAPS}
         return (
-            ("word layer head patch", maps),
+            (
+                "word layer head patch",
+                {
+                    "attention": "cross_attention", "gradient": "cross_gradient",
+                    "product": ("cross_attention", "cross_gradient"), "norm": ("cross_attention", "cross_norms"),
+                },
+            ),
             ("word", {"probability": "probabilities"}),
             ("layer head patch", {"value_norm": "cross_norms"}),
             ("row column channel", {"value": "image"}),
-        )
+        )  # fmt: skip
 
     def _axis_columns(self, axis: str, size: int, axes: Sequence[str]) -> dict[str, Sequence[Any] | np.ndarray]:
         if axis == "word":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,9 +16,10 @@ from bert_core.refused import Refused, require_sequence, short_repr
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# The axes of a table, as "layer head query key", and its columns by name: arrays with these axes, or names of
-# attributes that have them. A column that is None is left out.
 MAX_LISTED = 12  # entries of an axis that a message lists
+# The axes of a table, as "layer head query key", and its columns by name: arrays with these axes, or names of
+# attributes that have them. A tuple is the product of such factors, which are broadcast to the table and multiplied
+# only in the selected rows. A column is left out if it, or a factor of it, is None.
 Columns = Mapping[str, object]
 Tables = Sequence[tuple[str, Columns]]
 
@@ -54,22 +56,22 @@ class Tabular:
             import pandas
         except ImportError as error:
             raise Refused("a table needs the package pandas, which is not installed: pip install pandas") from error
-        axes, arrays = self._arrays_of(column)
-        shape = next(iter(arrays.values())).shape
+        axes, factors = self._factors_of(column)
+        whole_shape = np.broadcast_shapes(*(factor.shape for factor in next(iter(factors.values()))))
         for axis in selection:
             if axis not in axes:
                 allowed = f"select by {', '.join(axes)}" if axes else "it has one row"
                 raise Refused(f"this table of {type(self).__name__} has no axis {short_repr(axis)}: {allowed}")
         labels: list[dict[str, Sequence[Any] | np.ndarray]]
-        labels = [self._axis_columns(axis, size, axes) for axis, size in zip(axes, shape, strict=True)]
+        labels = [self._axis_columns(axis, size, axes) for axis, size in zip(axes, whole_shape, strict=True)]
         indices = [
             _indices(axis, next(iter(columns.values())), selection[axis]) if axis in selection else np.arange(size)
-            for axis, size, columns in zip(axes, shape, labels, strict=True)
+            for axis, size, columns in zip(axes, whole_shape, labels, strict=True)
         ]
         shape = tuple(map(len, indices))
-        if axes:
+        if axes and whole_shape[0]:
             first = next(iter(labels[0].values()))[0]
-            _check_size(shape, sum(map(len, labels)), arrays, f"table({axes[0]}={first!r})")
+            _check_size(shape, sum(map(len, labels)), factors, f"table({axes[0]}={first!r})")
         table: dict[str, Any] = {}
         for number, (columns, index) in enumerate(zip(labels, indices, strict=True)):
             for name, entries in columns.items():
@@ -82,8 +84,10 @@ class Tabular:
                     categories, codes = np.unique(cells.astype(object), return_inverse=True)
                     codes = codes[index].astype(np.min_scalar_type(-len(categories) - 1))
                     table[name] = pandas.Categorical.from_codes(_spread(codes, number, shape), categories)
-        for name, array in arrays.items():
-            table[name] = (array[np.ix_(*indices)] if selection else array).flatten()
+        for name, parts in factors.items():
+            whole_parts = [np.broadcast_to(part, whole_shape) for part in parts]
+            selected_parts = [part[np.ix_(*indices)] for part in whole_parts] if selection else whole_parts
+            table[name] = reduce(np.multiply, selected_parts).flatten()
         return pandas.DataFrame(table, copy=False)
 
     def _tables(self) -> Tables:
@@ -107,17 +111,24 @@ class Tabular:
             return {axis: numbers}
         return {names[0]: numbers, names[1]: [tokens[number] for number in numbers]}
 
-    def _arrays_of(self, column: str | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
-        """Return the axes and the arrays of the table with a column. Raises Refused if there is none."""
+    def _factors_of(self, column: str | None) -> tuple[tuple[str, ...], dict[str, list[np.ndarray]]]:
+        """Return the axes of the table with a column, and the factors of each of its columns.
+
+        Raises Refused if there is no such table.
+        """
         available: list[str] = []
         for axes, columns in self._tables():
             if column is None or column in columns:
-                values = {
-                    name: getattr(self, value) if isinstance(value, str) else value for name, value in columns.items()
-                }
-                arrays = {name: np.asarray(value) for name, value in values.items() if value is not None or not axes}
-                if arrays and (column is None or column in arrays):
-                    return tuple(axes.split()), arrays
+                factors: dict[str, list[np.ndarray]] = {}
+                for name, value in columns.items():
+                    parts = [
+                        getattr(self, part) if isinstance(part, str) else part
+                        for part in (value if isinstance(value, tuple) else (value,))
+                    ]
+                    if not axes or all(part is not None for part in parts):
+                        factors[name] = [np.asarray(part) for part in parts]
+                if factors and (column is None or column in factors):
+                    return tuple(axes.split()), factors
             available += columns
         raise Refused(
             f"{type(self).__name__} has no column {short_repr(column)} here: its columns are {', '.join(available)}, "
@@ -125,13 +136,15 @@ class Tabular:
         )
 
 
-def _check_size(shape: Sequence[int], labels: int, arrays: Mapping[str, np.ndarray], example: str) -> None:
+def _check_size(
+    shape: Sequence[int], labels: int, factors: Mapping[str, Sequence[np.ndarray]], example: str
+) -> None:  # fmt: skip
     """Raise Refused if a table needs more memory than is available.
 
-    labels: number of columns of all axes. example: a selection, for the message.
+    labels: number of columns of all axes. factors: those of each other column. example: a selection, for the message.
     """
     rows = math.prod(shape)
-    required = rows * (4 * labels + sum(array.dtype.itemsize for array in arrays.values()))
+    required = rows * (4 * labels + sum(np.result_type(*parts).itemsize for parts in factors.values()))
     available = available_bytes()
     if available is not None and required > available:
         raise Refused(

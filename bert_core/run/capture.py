@@ -260,7 +260,7 @@ def _stack(maps: Sequence[Tensor], heads: Sequence[Sequence[int]], head_count: i
     """
     result = np.empty((len(maps), head_count, *maps[0].shape[1:]), np.float32)
     for layer, (layer_maps, layer_heads) in enumerate(zip(maps, heads, strict=True)):
-        values = layer_maps.numpy()
+        values = layer_maps.float().numpy()  # NumPy has no bfloat16
         is_whole = len(layer_heads) == head_count
         result[layer] = values if is_whole else fill_pruned_with_nan(values, layer_heads, head_count)
     return result

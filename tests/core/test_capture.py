@@ -537,3 +537,20 @@ def test_gates_have_gradients_when_the_kept_layers_have_no_heads(
     assert whole.gate_gradient.shape == part.gate_gradient.shape == (2, 4)
     assert np.isnan(part.gate_gradient[1]).all() and np.isnan(part.attention).all()
     assert_near(part.gate_gradient[0], whole.gate_gradient[0], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_the_arrays_of_a_model_in_another_dtype_are_float32(
+    tiny_loaded: LoadedModel, encoding: Encoding, dtype: torch.dtype
+) -> None:
+    """Maps, gradients and norms are float32, and near those of the model in float32; NumPy has no bfloat16."""
+    converted = dataclasses.replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model).to(dtype))
+    target = word_target(tiny_loaded, encoding)
+    for gates in (None, GATES):
+        run, expected = (
+            capture(model, encoding, target=target, head_mask=gates, norms=True) for model in (converted, tiny_loaded)
+        )
+        for name in ("attention", "gradient", "gate_gradient", "norms"):
+            values = getattr(run, name)
+            assert values.dtype == np.float32, name
+            assert_near(values, getattr(expected, name), 0.1 if dtype.itemsize == 2 else 1e-4)

@@ -8,6 +8,7 @@ import inspect
 import io
 import itertools
 import math
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -29,7 +30,10 @@ from viz_app.maps import MapView
 
 # Arguments and parts of results, which are no results of their own.
 INPUTS = {"Batch", "MeanOf", "Noised", "Target"}
-NEVER_IN_A_TABLE = {("Patches", "head_mask"), ("Paths", "head_mask")}  # the conditions of the run
+NEVER_IN_A_TABLE = {
+    ("Patches", "head_mask"), ("Paths", "head_mask"),  # the conditions of the run
+    ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"),  # places, which are the columns of an axis
+}  # fmt: skip
 GENERATOR = np.random.default_rng(0)
 
 
@@ -113,6 +117,14 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
     curve = records.CurvePoint("random", 3, 2.5, math.nan, 0.5, 1000, 20.0)
     plan = records.PruningPlan("tiny", 5, 4, "random", ((3, 2), (0, 1), (4, 3)))
     span = records.Span(1, 2, 3, 9, "the king", 4.5, 0.5)
+    graph = records.ContributionGraph(text, "alti", numbers(2, size, size), numbers(2, size), numbers(2, 3, size, size))
+    knockout = records.EdgeKnockout(
+        text, target, 0, 6, 2, None, 0.25, 0.5, 0.75, np.array([[0, 3, 1], [1, 6, 0]]), numbers(2)
+    )
+    evaluated = records.EvaluatedTexts(
+        "classes", "nats per text", [0, 4, 4], ["a", "b", "c"], ["", "", "d"], [-1, -1, 2], ["x", "y", ""],
+        ["x", "x", ""], [0.5, 0.25, math.nan], [0.5, 0.75, math.nan], [0.7, 1.4, math.nan], {"source": ["e", "f", "e"]},
+    )  # fmt: skip
     score = records.PairScore(3, ("=a", "b"), sentence, dataclasses.replace(sentence, log_probabilities=numbers(size)))
     depth_position = f"depth:3 position:{size}"
     return {
@@ -244,6 +256,20 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             f"layer:2 head:3 query:{size} key:{size}": {"head_contribution": token_maps.heads},
             f"layer:2 query:{size}": {"mixing": token_maps.mixing},
         }),
+        "ContributionGraph": Sample(graph, {
+            f"layer:2 query:{size} key:{size}": {"share": graph.shares},
+            f"layer:2 query:{size}": {"residual": graph.residual},
+            f"layer:2 head:3 query:{size} key:{size}": {"head_share": graph.head_shares},
+        }),
+        "EdgeKnockout": Sample(knockout, {"random_edge:2": {
+            "value": knockout.random_values, "effect": lambda n: knockout.random_values[n] - np.float32(0.5),
+        }}),
+        "EvaluatedTexts": Sample(evaluated, {"row:3": {
+            "question": lambda n: "classes", "source": lambda n: "efe"[n],
+            **{name: getattr(evaluated, name) for name in (
+                "text", "pair", "position", "answer", "prediction", "probability", "confidence", "loss",
+            )},
+        }}),
         "SentenceScore": Sample(sentence, {f"position:{size}": {
             "log_probability": sentence.log_probabilities,
         }}),
@@ -331,6 +357,7 @@ def test_each_table_has_nothing_else(samples: dict[str, Sample]) -> None:
         "query": ["query_position", "query"], "key": ["key_position", "key"], "position": ["position", "token"],
         "word": ["word_position", "word"], "choice": ["choice", "text"], "a": ["a_position", "a_token"],
         "b": ["b_position", "b_token"], "component": ["component", "layer", "head", "name"],
+        "random_edge": ["random_edge", "layer", "query_position", "query", "key_position", "key"],
     }  # fmt: skip
     for name, record, sizes, columns in all_tables(samples):
         table = record.table(next(iter(columns))) if sizes else record.table()
@@ -410,6 +437,23 @@ def test_positions_have_their_tokens(samples: dict[str, Sample]) -> None:
     assert sorted({*ranks}) == [1, 2, 3, 4, 5]
 
 
+def test_a_selection_computes_only_its_rows(tiny_loaded: LoadedModel) -> None:
+    """The table of a layer takes less memory than the product or the norms of all layers."""
+    text = tiny_loaded.tokenizer.encode("the king ran to the [MASK] door")
+    maps, norms = numbers(100, 8, len(text), len(text)), numbers(100, 8, len(text))
+    run = records.ModelRun(text, maps, np.ones((100, 8), np.float32), gradient=maps.copy(), norms=norms)
+    run.table(layer=0)  # pandas is imported
+    tracemalloc.start()
+    try:
+        table = run.table(layer=3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < maps.nbytes
+    for column, whole in (("product", run.product), ("norm", run.value_weighted)):
+        assert whole is not None and np.array_equal(table[column], whole[3].ravel(), equal_nan=True)
+
+
 def test_selected_rows_are_those_of_the_whole_table(samples: dict[str, Sample]) -> None:
     """A selection keeps exactly the rows with these numbers, in the order given, and touches no other."""
     run = samples["ModelRun"].record
@@ -417,6 +461,12 @@ def test_selected_rows_are_those_of_the_whole_table(samples: dict[str, Sample]) 
     selected_rows = run.table(layer=4, head=[2, 0], key=5)
     parts = [whole[(whole["layer"] == 4) & (whole["head"] == head) & (whole["key_position"] == 5)] for head in (2, 0)]
     pandas.testing.assert_frame_equal(selected_rows, pandas.concat(parts, ignore_index=True))
+    knockout = samples["EdgeKnockout"].record
+    assert knockout.table(random_edge=1)[["layer", "query_position", "key_position"]].to_numpy().tolist() == [[1, 6, 0]]
+    empty = dataclasses.replace(knockout, random_edges=np.empty((0, 3), np.int64), random_values=np.empty(0))
+    assert list(empty.table().columns) == list(knockout.table().columns) and not len(empty.table())
+    answers = samples["EvaluatedTexts"].record  # two answers of row 4
+    assert answers.table()["row"].tolist() == [0, 4, 4] and answers.table(row=4)["text"].tolist() == ["b", "c"]
     direct = samples["DirectLogit"].record
     table = direct.table()
     heads = direct.table(component=["head"])

@@ -233,6 +233,8 @@ class Tokenizer:
     special_tokens: the vocabulary's special tokens.
     first_id, end_id, mask_id, pad_id, unknown_id: numbers of the special tokens.
     segments: number of segments that it distinguishes.
+    max_length: maximum number of tokens of an `Encoding`, by default: the limit of the model to which the tokenizer is
+        fitted, and 512 before that.
     notes: statements of the files that are not used, one sentence each.
 
     >>> import bert_core
@@ -252,6 +254,7 @@ class Tokenizer:
         self.spelling = Tweets() if self._files else _find_spelling(backend.model)()
         self._size = max(self._numbers, default=-1) + 1 or int(backend.get_vocab_size())
         self._rows, self._one_segment = self._size, False
+        self.max_length = BertConfig.max_position_embeddings
         self.backend.no_padding()
         self.backend.no_truncation()
         vocabulary = backend.get_vocab()
@@ -393,7 +396,7 @@ class Tokenizer:
             )
 
     def fit(self, config: BertConfig) -> None:
-        """Adapt the tokenizer to a model's number of segments and of rows in its embedding table.
+        """Adapt the tokenizer to a model's number of segments, positions and rows in its embedding table.
 
         Raises Refused as `check_against` does.
         """
@@ -401,6 +404,7 @@ class Tokenizer:
         if config.type_vocab_size == 1:
             self._one_segment = True
             self.special_tokens = dataclasses.replace(self.special_tokens, segment=0)
+        self.max_length = config.max_position_embeddings
         self._rows = config.vocab_size
         if spare := self._rows - len(self):
             self.notes = (
@@ -410,11 +414,12 @@ class Tokenizer:
             )
 
     @validate_arguments
-    def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
+    def encode(self, text: str, pair: str | None = None, *, max_length: int | None = None) -> Encoding:
         """Encode `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, with the special tokens of the model's family.
 
         text, pair: texts, in which [MASK] stands for the mask token of any family. An empty pair counts as None.
-        max_length: maximum number of tokens. The longer text is truncated at its end first.
+        max_length: maximum number of tokens; None: that of the model (`Tokenizer.max_length`). The longer text is
+            truncated at its end first.
         Raises Refused if a text is empty or has no readable character, or if there is a pair without a text. A
         max_length without room for a token of each text is also refused.
 
@@ -423,6 +428,7 @@ class Tokenizer:
         >>> tokenizer.encode("Headlights shine.").tokens
         ('[CLS]', 'headlights', 'shine', '.', '[SEP]')
         """
+        max_length = self.max_length if max_length is None else max_length
         pair = pair if pair is not None and pair.strip() else None
         if not text.strip():
             raise Refused(

@@ -23,7 +23,8 @@ def id_tensor(loaded: LoadedModel, encoding: Encoding) -> Tensor:
 def check_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
     """Return the encoding if the model, with its edits, can process it.
 
-    Raises Refused for a value that is no Encoding, for token ids outside the vocabulary, and as `check_edits`.
+    Raises Refused for a value that is no Encoding, for token ids outside the vocabulary, for more tokens than the model
+    has positions, and as `check_edits`.
     """
     if not isinstance(encoding, Encoding):
         raise Refused(f"the text is {short_repr(encoding)}: it must be an Encoding from `loaded.tokenizer.encode`")
@@ -32,6 +33,9 @@ def check_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
             f"the text has token id {max(encoding.input_ids)}: the vocabulary of {loaded.name} has ids 0 to "
             f"{loaded.config.vocab_size - 1}, so encode the text with this model's tokenizer"
         )
+    longest = loaded.config.max_position_embeddings
+    if len(encoding) > longest:
+        raise Refused(f"the sequence has {len(encoding)} tokens: this model takes at most {longest}")
     check_edits(loaded, len(encoding))
     return encoding
 

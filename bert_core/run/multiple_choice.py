@@ -68,13 +68,13 @@ def encode_choices(loaded: LoadedModel, question: str, choices: Sequence[str]) -
     if not 2 <= len(options) <= MAX_CHOICES:
         count = "1 choice was" if len(options) == 1 else f"{len(options):,} choices were"
         raise Refused(f"{count} given: give from 2 to {MAX_CHOICES} choices")
-    max_tokens, pairs = loaded.config.max_position_embeddings, []
+    pairs = []
     for number, text in enumerate(options, 1):
-        pair = loaded.tokenizer.encode(question, text, max_length=max_tokens)
+        pair = loaded.tokenizer.encode(question, text)
         if pair.truncated_count:
             raise Refused(
                 f"choice {number} with its question has {pair.full_length:,} tokens: {loaded.name} takes at most "
-                f"{max_tokens:,}"
+                f"{loaded.config.max_position_embeddings:,}"
             )
         pairs.append(pair)
     return tuple(pairs)

@@ -75,10 +75,10 @@ def score_pairs(
 
 def _encode_sentence(loaded: LoadedModel, sentence: str) -> Encoding:
     """Encode a sentence. Raises Refused for a sentence that is too long for the model or contains a [MASK]."""
-    max_tokens = loaded.config.max_position_embeddings
-    encoding = loaded.tokenizer.encode(sentence, max_length=max_tokens)
+    encoding = loaded.tokenizer.encode(sentence)
     if encoding.truncated_count:
-        raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} takes at most {max_tokens}")
+        longest = loaded.config.max_position_embeddings
+        raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} takes at most {longest}")
     if encoding.mask_positions:
         raise Refused(f"a sentence contains {encoding.special_tokens.mask}: a masked position cannot be scored")
     return encoding

@@ -270,7 +270,7 @@ def _encode(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Encod
     if sum(map(len, texts)) > 16 * longest:  # far too long, so tokenization is skipped
         return None
     try:
-        encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
+        encoding = loaded.tokenizer.encode(*texts)
     except Refused:  # no character that the tokenizer knows
         return None
     return encoding if shortest <= len(encoding) <= longest and not encoding.truncated_count else None

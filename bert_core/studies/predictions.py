@@ -46,7 +46,7 @@ def predict_rows(
     rows, count, truncated = list[tuple[object, ...]](), 0, 0
     for line in table_lines(path, columns):
         try:
-            encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=loaded.config.max_position_embeddings)
+            encoding = loaded.tokenizer.encode(line.text, line.pair)
         except Refused as error:
             raise Refused(f"row {line.number} of {path.name}: {error}") from error
         run = capture(loaded, encoding, top_k=max_rows)

@@ -99,7 +99,7 @@ def _prepare_data(loaded: LoadedModel, sentences: Sequence[LabelledSentence], se
             break
         sentence = sentences[index]
         try:
-            encoding = loaded.tokenizer.encode(sentence.text, max_length=loaded.config.max_position_embeddings)
+            encoding = loaded.tokenizer.encode(sentence.text)
         except Refused:  # the sentence has no readable character
             continue
         word_positions = pieces_of_words(encoding, sentence.spans)

@@ -36,7 +36,7 @@ def track_relations(
     total = len(sentences) if isinstance(sentences, Sized) else None
     while batch := list(itertools.islice(remaining, SENTENCES_AT_ONCE)):
         encoded = [
-            (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
+            (sentence, loaded.tokenizer.encode(sentence.text))
             for sentence in require_instances("sentences", batch, TreeSentence)
         ]
         for number, attention in attention_maps(loaded, [encoding for _, encoding in encoded]):

@@ -252,7 +252,9 @@ def test_other_commands_take_it_as_a_target(headlight: Run, tiny_model_folder: P
     out = tmp_path / "maps.csv"
     code, _, err = headlight("attention", ONE, "--show", "gradient", "--target", f"like:{TWO}", "--out", out, *model)
     assert code == 0 and out.is_file(), err
-    code, printed, err = headlight("patch", ONE, "the old dog sat on a mat", "--target", f"like:{TWO}", *model)
+    code, printed, err = headlight(
+        "patch", "--source", "the old dog sat on a mat", ONE, "--target", f"like:{TWO}", *model
+    )
     assert code == 0 and f"being like “{TWO}”: cosine" in printed, err
 
 
@@ -271,7 +273,7 @@ def test_commands_read_one_text_of_a_pair_by_itself(
         with np.load(out, allow_pickle=False) as file:
             assert np.array_equal(file["gradient"], run.gradient)
     places = ((one, "text"), (other, "source"))
-    code, printed, err = headlight("patch", ONE, source, "--pair", TWO, "--target", "alike:A", *model)
+    code, printed, err = headlight("patch", "--source", source, ONE, "--pair", TWO, "--target", "alike:A", *model)
     texts = [
         f"cosine {bert_core.sentence_similarity(tiny_loaded, text, two).cosine:.3g} in the {where}"
         for text, where in places

@@ -32,7 +32,7 @@ ARGUMENTS = {
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"],
     "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],
-    "patch": [PRIVATE, PRIVATE, "--word", "her"], "find-heads": [PRIVATE, "--from", "1", "--to", "2"],
+    "patch": ["--source", PRIVATE, PRIVATE, "--word", "her"], "find-heads": [PRIVATE, "--from", "1", "--to", "2"],
     "neurons": ["FILE", "--out", "OUT.csv"], "direct": [PRIVATE, "--word", "her"],
     "profile": ["OUT", "--out", "OUT.json"], "dossier": ["OUT", "--out", "OUT.json"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],

@@ -52,7 +52,9 @@ def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     for way, pair in (((), (source, text)), (("--reverse",), (text, source))):
-        code, printed, err = headlight("patch", TEXT, SOURCE, *ASKED, "--what", what, *way, "--device", "cpu")
+        code, printed, err = headlight(
+            "patch", "--source", SOURCE, TEXT, *ASKED, "--what", what, *way, "--device", "cpu"
+        )
         assert (code, err) == (0, "")
         found = patch(loaded, *pair, target, part_kind=what)
         expected = found.effects if what in HEAD_PARTS else found.effects.T
@@ -77,7 +79,7 @@ def test_neurons_are_listed_at_one_place(headlight: Run, loaded: LoadedModel, tm
     effects = patch(loaded, source, text, target, part_kind=NEURON, layers=[5], positions=[4]).effects[5, 4]
     out = tmp_path / "neurons.csv"
     code, printed, _ = headlight(
-        "patch", TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "5.4", "--device", "cpu", "--out", out
+        "patch", "--source", SOURCE, TEXT, *ASKED, "--what", "neuron", "--place", "5.4", "--device", "cpu", "--out", out
     )
     assert code == 0 and "12 of 1,536 neurons of L5 at his (masked) (4)" in printed
     listed = [line.split() for line in printed.splitlines() if line.startswith("neuron ")]
@@ -107,7 +109,7 @@ def test_the_mean_of_texts_stands_for_a_source(headlight: Run, loaded: LoadedMod
 @pytest.mark.slow
 def test_the_largest_effect_the_estimate_and_the_band(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
     """What the page says under its map; the file has the ends of the band."""
-    given = ("patch", TEXT, SOURCE, *ASKED, "--device", "cpu")
+    given = ("patch", "--source", SOURCE, TEXT, *ASKED, "--device", "cpu")
     code, printed, _ = headlight(*given, "--what", "head", "--estimate", "--band", "--out", tmp_path / "e.json")
     assert code == 0
     source, text = both(loaded)
@@ -134,7 +136,7 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     found, estimate = (find(loaded, source, text, target, part_kind="attention") for find in (patch, estimate_patches))
-    given = ("patch", TEXT, SOURCE, *ASKED, "--what", "attention", "--device", "cpu")
+    given = ("patch", "--source", SOURCE, TEXT, *ASKED, "--what", "attention", "--device", "cpu")
     for kind in ("csv", "npz", "json"):
         out = tmp_path / f"effects.{kind}"
         assert headlight(*given, "--out", out)[0] == 0
@@ -144,7 +146,7 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
             assert out.read_bytes() == effects_file(found, estimate, kind)
     out = tmp_path / "words.csv"
     code, printed, err = headlight(
-        "patch", TEXT, "The old woman lost his hat.", *ASKED, "--device", "cpu", "--out", out
+        "patch", "--source", "The old woman lost his hat.", TEXT, *ASKED, "--device", "cpu", "--out", out
     )
     assert code == 0 and "man → none" in printed and "only in the source: old, woman" in err
     with out.open(newline="") as lines:
@@ -168,30 +170,31 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((TEXT, *ASKED), "give one of SOURCE"),
-        ((TEXT, SOURCE, *ASKED, "--noise", "3"), "give one of SOURCE"),
+        ((TEXT, *ASKED), "give one of --source"),
+        (("--source", SOURCE, TEXT, *ASKED, "--noise", "3"), "give one of --source"),
+        (("--source", SOURCE, TEXT, SOURCE, *ASKED), "two sources are given: give --source and one TEXT"),
         ((TEXT, *ASKED, "--noise", "0"), "the size of noise is 0"),
-        ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "give --what neuron and --place together"),
-        ((TEXT, SOURCE, *ASKED, "--place", "3.4"), "give --what neuron and --place together"),
-        ((TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "3.*"), "write the layer and the position"),
-        ((TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "9.4"), "layers are [9]: give at least one"),
-        ((TEXT, SOURCE, "--mask", "3"), "say what is followed"),
-        ((TEXT, SOURCE, *ASKED, "--target", "4:her"), "say what is followed"),
-        ((TEXT, SOURCE, "--target", "4:her", "--against", "his"), "--against is another word"),
-        ((TEXT, SOURCE, "--target", "4:"), "--target is '4:': write POSITION:WORD, nsp, like:TEXT"),
-        ((TEXT, SOURCE, "--target", "4"), "--target is '4': no word is masked"),
-        ((TEXT, SOURCE, "--target", "loss"), "--target is 'loss': no word is masked"),
-        ((TEXT, SOURCE, "--target", "alike:A"), "--target is 'alike:A': this target needs a second text"),
-        ((TEXT, SOURCE, "--word", "her"), "--word is 'her': no word is masked"),
-        ((TEXT, SOURCE, "--word", "her", "--mask", "9"), "word 9 does not exist in this text"),
-        ((TEXT, TEXT, *ASKED), "for both texts: choose another target or another source"),
-        (("The man lost [MASK] hat.", SOURCE, "--word", "her"), "position 4 is masked in the text"),
-        ((TEXT, "The old woman lost his hat.", *ASKED, "--what", "pattern"), "an attention pattern can only"),
-        ((TEXT, " ", *ASKED), "there is no text"),
-        ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "--what"),
-        ((TEXT, SOURCE, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
-        ((TEXT, SOURCE, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
-        ((TEXT, SOURCE, "--target", "nsp"), "needs two texts: add a second sentence"),
+        (("--source", SOURCE, TEXT, *ASKED, "--what", "neuron"), "give --what neuron and --place together"),
+        (("--source", SOURCE, TEXT, *ASKED, "--place", "3.4"), "give --what neuron and --place together"),
+        (("--source", SOURCE, TEXT, *ASKED, "--what", "neuron", "--place", "3.*"), "write the layer and the position"),
+        (("--source", SOURCE, TEXT, *ASKED, "--what", "neuron", "--place", "9.4"), "layers are [9]: give at least one"),
+        (("--source", SOURCE, TEXT, "--mask", "3"), "say what is followed"),
+        (("--source", SOURCE, TEXT, *ASKED, "--target", "4:her"), "say what is followed"),
+        (("--source", SOURCE, TEXT, "--target", "4:her", "--against", "his"), "--against is another word"),
+        (("--source", SOURCE, TEXT, "--target", "4:"), "--target is '4:': write POSITION:WORD, nsp, like:TEXT"),
+        (("--source", SOURCE, TEXT, "--target", "4"), "--target is '4': no word is masked"),
+        (("--source", SOURCE, TEXT, "--target", "loss"), "--target is 'loss': no word is masked"),
+        (("--source", SOURCE, TEXT, "--target", "alike:A"), "--target is 'alike:A': this target needs a second text"),
+        (("--source", SOURCE, TEXT, "--word", "her"), "--word is 'her': no word is masked"),
+        (("--source", SOURCE, TEXT, "--word", "her", "--mask", "9"), "word 9 does not exist in this text"),
+        (("--source", TEXT, TEXT, *ASKED), "for both texts: choose another target or another source"),
+        (("--source", SOURCE, "The man lost [MASK] hat.", "--word", "her"), "position 4 is masked in the text"),
+        (("--source", "An old woman lost it.", TEXT, *ASKED, "--what", "pattern"), "an attention pattern can only"),
+        (("--source", " ", TEXT, *ASKED), "there is no text"),
+        (("--source", SOURCE, TEXT, *ASKED, "--what", "neuron"), "--what"),
+        (("--source", SOURCE, TEXT, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
+        (("--source", SOURCE, TEXT, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
+        (("--source", SOURCE, TEXT, "--target", "nsp"), "needs two texts: add a second sentence"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_patched_is_one_sentence(headlight: Run, arguments: tuple[str, ...], reason: str) -> None:

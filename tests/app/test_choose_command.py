@@ -55,7 +55,9 @@ def test_a_choice_can_be_drawn_and_patched(headlight: Run, tiny_chooser_folder: 
     loaded = bert_core.load(str(tiny_chooser_folder), device="cpu")
     run = capture(loaded, loaded.tokenizer.encode(QUESTION, "a king"), target=Target("choice"))
     assert run.target_value is not None
-    code, out, err = headlight("patch", QUESTION, "what sat?", "--pair", "a king", "--target", "choice", *model)
+    code, out, err = headlight(
+        "patch", "--source", "what sat?", QUESTION, "--pair", "a king", "--target", "choice", *model
+    )
     assert code == 0, err
     assert f"the choice “a king”: logit {run.target_value:.3g} in the text" in out
 

@@ -222,7 +222,7 @@ def test_a_registered_head_is_reported_explained_and_asked_of_files(
             assert headlight("attention", text, "--show", "gradient", "--out", out, *named, *model) == (0, "", "")
             with np.load(out, allow_pickle=False) as file:
                 assert np.array_equal(file["gradient"], run.gradient)
-        code, printed, err = headlight("patch", text, "The king sat.", "--target", "largest", *model)
+        code, printed, err = headlight("patch", "--source", "The king sat.", text, "--target", "largest", *model)
         assert code == 0 and printed.startswith(f"the largest value: it is {value:.3g} in the text"), err
         code, printed, err = headlight(*ask)
         assert code == 0 and "units of the largest value" in printed, err

@@ -186,7 +186,7 @@ def test_commands_that_take_a_target_take_this_one(
     expected = capture(loaded, loaded.tokenizer.encode(TEXT), target=bert_core.Target("replaced", 4)).gradient
     with np.load(place) as found:
         assert_near(found["gradient"], expected)
-    code, out, _ = headlight("patch", TEXT, TEXT.replace("sat", "man"), *asked)
+    code, out, _ = headlight("patch", "--source", TEXT.replace("sat", "man"), TEXT, *asked)
     share = shares_of(loaded)[4]
     assert code == 0 and out.startswith(f"“sat” being replaced: probability {share:.3g} in the text")
     code, _, err = headlight(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 import transformers
 
+import bert_core
 from bert_core import BertConfig, Encoding, Tokenizer
 from bert_core.tokenizer import ROBERTA_SPECIAL_TOKENS, SPECIAL_TOKENS
+from tests.families import save_family
 
 # Whole words, pieces of words, signs, and letters in several scripts; no Greek, so that Greek is [UNK].
 VOCABULARY = (
@@ -325,6 +329,40 @@ def test_rows_that_no_token_has_are_named_and_said(folder: Path) -> None:
     assert found.token_of(size + 1999) == f"row {size + 1999:,}" and len(found) == size
     with pytest.raises(ValueError, match="a piece is"):
         found.token_of(size + 2000)
+
+
+@pytest.mark.parametrize("limit", [16, 40, 512, 8192])
+def test_a_text_is_truncated_to_the_limit_of_the_model(folder: Path, limit: int) -> None:
+    """By default, alone and in a pair; a copy and a pickled tokenizer keep the limit, and max_length replaces it."""
+    fitted = Tokenizer.from_folder(folder)
+    fitted.fit(BertConfig(vocab_size=len(fitted), max_position_embeddings=limit))
+    text, full_length = "the " * limit, limit + 2
+    encoding = fitted.encode(text)
+    assert (len(encoding), encoding.full_length, encoding.truncated_count) == (limit, full_length, 2)
+    assert len(fitted.encode(text, "the dog")) == limit
+    assert fitted.encode(text, max_length=full_length).truncated_count == 0
+    for tokenizer in (copy.copy(fitted), copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+        assert tokenizer.encode(text) == encoding
+
+
+def test_without_a_model_a_text_is_truncated_to_512_tokens(tokenizer: Tokenizer) -> None:
+    encoding = tokenizer.encode("the " * 600)
+    assert (len(encoding), encoding.truncated_count) == (512, 602 - 512)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "positions", "limit"), [("electra", 40, 40), ("roberta", 42, 40)])
+def test_a_loaded_model_reads_as_many_tokens_as_its_positions(
+    tmp_path: Path, family: str, positions: int, limit: int
+) -> None:
+    """The default fills a model exactly; RoBERTa's table has two more rows, which no token of a text has."""
+    loaded = bert_core.load(save_family(family, tmp_path / family, max_position_embeddings=positions))
+    encoding = loaded.tokenizer.encode("the cat sat " * 40)
+    assert len(encoding) == loaded.config.max_position_embeddings == limit and encoding.truncated_count > 0
+    assert bert_core.capture(loaded, encoding).attention.shape[-2:] == (limit, limit)
+    longer = loaded.tokenizer.encode("the cat sat " * 40, max_length=limit + 1)
+    with pytest.raises(bert_core.Refused, match=f"has {limit + 1} tokens: this model takes at most {limit}"):
+        bert_core.capture(loaded, longer)
 
 
 def test_both_kinds_of_files_give_one_tokenizer(folder: Path, tmp_path: Path) -> None:

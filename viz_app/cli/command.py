@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     },
     "Intervene": {
         "heads": (heads.heads, "headlight heads texts.txt --importance --ablation --out heads.csv"),
-        "patch": (patch.patch, 'headlight patch "She lost [MASK] hat." "He lost [MASK] hat." --word her'),
+        "patch": (patch.patch, 'headlight patch --source "She lost [MASK] hat." "He lost [MASK] hat." --word her'),
         "compare-models": (compare.compare_models, "headlight compare-models headlight-mini my-model texts.txt"),
     },
     "Corpus": {

@@ -29,7 +29,7 @@ class Command(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the line on usage: options, those that are required, and arguments."""
         options = [f"{entry.opts[0]} {entry.metavar}" for entry in self.params if entry.required and _is_option(entry)]
-        names = ((entry, _argument_name(entry)) for entry in self.params if not _is_option(entry))
+        names = ((entry, _argument_name(entry)) for entry in self.params if _is_listed_argument(entry))
         return ["[OPTIONS]", *options, *(name if entry.required else f"[{name}]" for entry, name in names)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -90,6 +90,11 @@ def option_groups(command: Any, ctx: Any) -> Groups:
 def _is_option(parameter: Any) -> bool:
     """Return whether a parameter is an option, and no argument."""
     return bool(parameter.param_type_name == "option")
+
+
+def _is_listed_argument(parameter: Any) -> bool:
+    """Return whether a parameter is an argument that the help lists."""
+    return not (_is_option(parameter) or parameter.hidden)
 
 
 def _argument_name(parameter: Any) -> str:

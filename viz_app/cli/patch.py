@@ -28,13 +28,15 @@ MAX_NEURONS = 12  # printed; a file has all
 
 
 def patch(
-    text: Annotated[str, typer.Argument(help="The text, with [MASK] or --mask.")],
+    *,  # the source comes before the text, as in `bert_core.patch`
     source: Annotated[
         str | None,
-        typer.Argument(
-            help="The source of the activations; words are aligned if the lengths differ.", metavar="SOURCE"
+        option(
+            "Text that the activations come from; words are aligned if the lengths differ.", group=INPUT, metavar="TEXT"
         ),
     ] = None,
+    text: Annotated[str, typer.Argument(help="The patched text, with [MASK] or --mask.")],
+    former_source: Annotated[str | None, typer.Argument(hidden=True, metavar="SOURCE")] = None,
     word: shared.TargetWord = None,
     contrast: shared.ContrastWord = None,
     target: Annotated[
@@ -53,19 +55,19 @@ def patch(
     noise: Annotated[
         float | None,
         option(
-            "Instead of SOURCE: TEXT with noise, in standard deviations of the word embeddings.",
+            "Instead of --source: TEXT with noise, in standard deviations of the word embeddings.",
             group=INPUT,
             metavar="SIZE",
         ),
     ] = None,
     mean_of: Annotated[
-        Path | None, input_file("Instead of SOURCE: the mean over all tokens of these texts, one per line.")
+        Path | None, input_file("Instead of --source: the mean over all tokens of these texts, one per line.")
     ] = None,
     place: Annotated[
         str | None, option("For --what neuron: layer and position, such as 3.4.", metavar="LAYER.POSITION")
     ] = None,
     reverse: Annotated[
-        bool, option("Noising: patch activations of TEXT into SOURCE; positions refer to SOURCE.", "--reverse")
+        bool, option("Noising: patch activations of TEXT into the source; positions refer to the source.", "--reverse")
     ] = False,
     estimate: Annotated[
         bool,
@@ -80,12 +82,18 @@ def patch(
 ) -> None:
     """Patch activations of one text into another.
 
-    Activation patching replaces activations of TEXT by those of SOURCE, and measures the change of the prediction. An
-    effect of 0 is no change, and 1 is the prediction of SOURCE.
+    Activation patching replaces activations of TEXT by those of a source, and measures the change of the prediction. An
+    effect of 0 is no change, and 1 is the prediction of the source.
+    The order is that of `bert_core.patch`: the source, then the text.
     """
     file_format = shared.check_output(out, kinds=EFFECT_KINDS)
+    if former_source is not None:
+        if source is not None:
+            raise Refused("two sources are given: give --source and one TEXT")
+        shared.note("a second text without an option is deprecated: use headlight patch --source SOURCE TEXT")
+        source = former_source
     if [source is None, noise is None, mean_of is None].count(False) != 1:
-        raise Refused("give one of SOURCE, a second text that differs in a word or two, --noise and --mean-of")
+        raise Refused("give one of --source, a second text that differs in a word or two, --noise and --mean-of")
     if reverse and mean_of is not None:
         raise Refused("a mean of texts is none that could be read: leave --reverse out")
     if (part_kind == "neuron") != (place is not None):
@@ -106,10 +114,7 @@ def patch(
     base: Encoding | Noised = loaded.tokenizer.mask_words(original, mask or ())
     patch_source: Encoding | Noised | MeanOf
     if mean_of is not None:
-        max_length = loaded.config.max_position_embeddings
-        patch_source = MeanOf(
-            tuple(loaded.tokenizer.encode(line, max_length=max_length) for line in shared.first_texts(mean_of))
-        )
+        patch_source = MeanOf(tuple(map(loaded.tokenizer.encode, shared.first_texts(mean_of))))
     elif noise is not None:
         patch_source = Noised(loaded.tokenizer.mask_words(original, mask or ()), noise)
     else:

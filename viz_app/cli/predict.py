@@ -28,6 +28,7 @@ def predict(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts, with [MASK] for each word to predict.")
     ] = None,
+    text: shared.TextColumn = None,
     pair: Annotated[
         str | None,
         option("Second sentence, or the context of a question. With --table: its column.", group=INPUT, metavar="TEXT"),
@@ -41,7 +42,6 @@ def predict(
         option("Task head of the model, repeatable; by default all trained ones.", group=MODEL, metavar="NAME"),
     ] = None,
     table: Annotated[Path | None, input_file("A table of texts, or a .json file of questions in SQuAD's form.")] = None,
-    text: shared.TextColumn = None,
     label: Annotated[
         str | None, column("The column of the correct option: its number from 0, or the name of its column.")
     ] = None,

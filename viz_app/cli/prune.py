@@ -125,7 +125,6 @@ def prune_curve(
     check_documents(corpus, column)
     example_columns = {"text": corpus.name, "examples": str(examples), "length": str(length)}
     existing_points(loaded, out, order_names, example_columns, part_kind=part_kind)  # reports errors before any work
-    max_length = loaded.config.max_position_embeddings
     reference_texts = () if reference is None else shared.first_texts(reference)
     part_count, printer = int(existing_parts(loaded, part_kind).sum()), shared.ProgressPrinter()
 
@@ -142,7 +141,7 @@ def prune_curve(
         part_kind=part_kind,
         orders=order_names,
         steps=points,
-        reference=[loaded.tokenizer.encode(text, max_length=max_length) for text in reference_texts],
+        reference=[*map(loaded.tokenizer.encode, reference_texts)],
         example_columns=example_columns,
         estimation_source=f"{examples} examples of {length} tokens of {_name_and_size(corpus)}",
         reference_name="" if reference is None else _name_and_size(reference),

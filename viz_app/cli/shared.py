@@ -182,7 +182,7 @@ def load(name: str, device: str) -> LoadedModel:
 
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     """Return the encoding of a text; truncation, and mostly unknown tokens, are noted on stderr."""
-    encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+    encoding = loaded.tokenizer.encode(text, pair)
     if encoding.truncated_count:
         note(f"the last {encoding.truncated_count} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:

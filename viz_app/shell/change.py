@@ -188,5 +188,4 @@ def reference_encodings(current: Selection) -> tuple[Encoding, ...]:
     lines = [line for line in reference.value.splitlines() if line.strip()]
     if not 1 <= len(lines) <= MAX_REFERENCES:
         raise Refused(f"there are {len(lines)} reference texts: give 1 to {MAX_REFERENCES}, one per line")
-    tokenizer, max_length = current.loaded.tokenizer, current.loaded.config.max_position_embeddings
-    return tuple(tokenizer.encode(line, max_length=max_length) for line in lines)
+    return tuple(map(current.loaded.tokenizer.encode, lines))

@@ -66,7 +66,7 @@ def query_encoding(current: Selection) -> Encoding:
     if current.encoding.pair is None:
         return current.encoding
     loaded = current.loaded
-    encoding = loaded.tokenizer.encode(current.encoding.text, max_length=loaded.config.max_position_embeddings)
+    encoding = loaded.tokenizer.encode(current.encoding.text)
     masked = [word for word in st.session_state.masked if word < encoding.word_count]
     return loaded.tokenizer.mask_words(encoding, masked)
 

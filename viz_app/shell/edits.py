@@ -70,7 +70,7 @@ def _source(loaded: LoadedModel, encoding: Encoding, original: Encoding, masked:
     state, tokenizer = st.session_state, loaded.tokenizer
     if state.put.noise is not None:
         return Noised(encoding, state.put.noise)
-    source = tokenizer.encode(state.put_from, original.pair, max_length=loaded.config.max_position_embeddings)
+    source = tokenizer.encode(state.put_from, original.pair)
     return mask_same_words(tokenizer, source, original, masked)
 
 

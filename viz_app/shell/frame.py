@@ -188,7 +188,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Selection |
         return None
     state[SPECIAL_TOKENS] = loaded.tokenizer.special_tokens
     try:
-        original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+        original = loaded.tokenizer.encode(text, pair)
     except Refused as error:
         is_empty = not text.strip()
         missing = TEXTS["text.second_only" if pair.strip() else "text.empty"]

@@ -56,9 +56,7 @@ def lesson_context(loaded: LoadedModel, view: View, lesson_choices: Mapping[str,
     lesson_choices: the address of the page of the exercise, if that is another one; names of version 0.2 are replaced.
     """
     address, config = view.address, loaded.config
-    original = loaded.tokenizer.encode(
-        address["text"], address.get("pair", ""), max_length=config.max_position_embeddings
-    )
+    original = loaded.tokenizer.encode(address["text"], address.get("pair", ""))
     masked = selection.parse_words(address.get("masked", ""))
     encoding = loaded.tokenizer.mask_words(original, [word for word in masked if word < original.word_count])
     layer, number = parse_head(address.get("head", "0.0"))

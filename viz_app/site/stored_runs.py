@@ -35,7 +35,7 @@ def stored_run(loaded: LoadedModel, view: StoredView) -> bytes:
     text, there is no target, and no result that depends on one.
     Raises Refused for a text that the tokenizer refuses, and for a masked word that does not exist.
     """
-    original = loaded.tokenizer.encode(view.text, view.pair or None, max_length=loaded.config.max_position_embeddings)
+    original = loaded.tokenizer.encode(view.text, view.pair or None)
     encoding = loaded.tokenizer.mask_words(original, view.masked)
     run = capture(loaded, encoding, top_k=TOP_TOKENS)
     target = _default_target(run)

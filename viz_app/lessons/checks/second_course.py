@@ -262,7 +262,7 @@ def _word_places(context: CheckContext) -> tuple[tuple[Encoding, tuple[int, ...]
         )
     places = []
     for number, line in enumerate(lines, 1):
-        encoding = loaded.tokenizer.encode(line, max_length=loaded.config.max_position_embeddings)
+        encoding = loaded.tokenizer.encode(line)
         words = [encoding.word_text(index).casefold() for index in range(encoding.word_count)]
         if word.casefold() not in words:
             raise Unsuitable("sentence_without_word", number=number, word=word)

@@ -236,6 +236,6 @@ def _read_source(selection: Selection) -> Source:
         return MeanOf(reference_encodings(selection))
     if origin.value == "noise":
         return Noised(encoding, noise.value)
-    tokenizer, max_length = selection.loaded.tokenizer, selection.loaded.config.max_position_embeddings
-    typed_source = tokenizer.encode(source.value, original.pair, max_length=max_length)
+    tokenizer = selection.loaded.tokenizer
+    typed_source = tokenizer.encode(source.value, original.pair)
     return mask_same_words(tokenizer, typed_source, original, selection.masked_words)

@@ -69,6 +69,6 @@ def compared_selections(current: Selection) -> tuple[Selection, Selection] | Non
 def _other_side(current: Selection, loaded: LoadedModel, text: str) -> Selection:
     """Return the selection of another text or model, with the same second sentence and the same words masked."""
     tokenizer = loaded.tokenizer
-    original = tokenizer.encode(text, current.original.pair, max_length=loaded.config.max_position_embeddings)
+    original = tokenizer.encode(text, current.original.pair)
     encoding = mask_same_words(tokenizer, original, current.original, current.masked_words)
     return replace(current, encoding=encoding, original=original, target=None).with_model(loaded)

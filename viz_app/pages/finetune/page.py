@@ -99,7 +99,7 @@ def draw(page: View) -> None:
             with left:
                 _draw_heads(comparison, head_of_maps)
         text, before = page.selection.original, changes.before
-        encoding = before.tokenizer.encode(text.text, text.pair, max_length=before.config.max_position_embeddings)
+        encoding = before.tokenizer.encode(text.text, text.pair)
         with _maps_place(page, right):
             layer, head = head_of_maps
             models = {0: changes.before, step: changes.after}

@@ -136,8 +136,7 @@ def _states(selection: Selection, encoding: Encoding) -> LayerStates:
 
 
 def _encode(selection: Selection, lines: Sequence[str]) -> list[Encoding]:
-    model = selection.loaded
-    return [model.tokenizer.encode(line, max_length=model.config.max_position_embeddings) for line in lines]
+    return [*map(selection.loaded.tokenizer.encode, lines)]
 
 
 def _columns(selection: Selection, lines: Sequence[str], word: str) -> dict[str, Sequence[object]]:

@@ -112,8 +112,7 @@ def _select_pairs() -> str | bytes:
 
 
 def _encode(model: LoadedModel, first: str, second: str) -> list[Encoding]:
-    max_length = model.config.max_position_embeddings
-    return [model.tokenizer.encode(sentence, max_length=max_length) for sentence in (first, second)]
+    return [model.tokenizer.encode(sentence) for sentence in (first, second)]
 
 
 def _pair_seconds(model: LoadedModel, head_mask: np.ndarray, first: str, second: str, variant: str) -> float:

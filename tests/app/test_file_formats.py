@@ -86,6 +86,7 @@ WRITTEN = (
         ("headlight compare-models", 0),
         ("headlight compare-models", 1),
     ),
+    ("lens A --position all --model MODEL --out a.csv", ("headlight lens", 0), None),
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
 )

@@ -152,10 +152,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.notation", "viz_app.tokens", "viz_app.maps", "viz_app.windows",
     },
     "viz_app.export": {
-        "bert_core.csv_cells", "bert_core.target_kinds", "jinja2", "pandas",
+        "bert_core.csv_cells", "bert_core.loading", "bert_core.target_kinds", "bert_core.task_heads", "jinja2", "pandas",
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
-        "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.windows",
+        "viz_app.texts", "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",
+        "viz_app.windows",
     },
     "viz_app.export.bertviz": {
         "numpy", "torch", "bertviz", "bert_core.refused", "bert_core.records", "viz_app.export", "viz_app.maps",

@@ -34,6 +34,7 @@ ARGUMENTS = {
     "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],
     "patch": ["--source", PRIVATE, PRIVATE, "--word", "her"], "find-heads": [PRIVATE, "--from", "1", "--to", "2"],
     "neurons": ["FILE", "--out", "OUT.csv"], "direct": [PRIVATE, "--word", "her"],
+    "lens": [PRIVATE, "--word", "her"],
     "profile": ["OUT", "--out", "OUT.json"], "dossier": ["OUT", "--out", "OUT.json"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
     "explain": ["FILE", "--out", "OUT.csv"], "evaluate-file": ["FILE", "--out", "OUT.csv"],

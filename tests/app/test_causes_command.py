@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -19,7 +20,7 @@ from bert_core.tokenizer import Encoding
 from tests.app.test_cli import Run, headlight
 from tests.near import assert_near
 from viz_app.cli import patch as command
-from viz_app.export.effects import effects_file
+from viz_app.export.effects import describe_values, effects_file
 
 __all__ = ["headlight"]  # a fixture
 TEXT, SOURCE = "The man lost his hat.", "The woman lost his hat."
@@ -102,7 +103,7 @@ def test_the_mean_of_texts_stands_for_a_source(headlight: Run, loaded: LoadedMod
     code, printed, err = headlight(
         "patch", TEXT, *ASKED, "--what", "head", "--mean-of", texts, "--device", "cpu", "--estimate"
     )
-    assert (code, err) == (0, "") and "the table has its changes" in printed
+    assert (code, err) == (0, "") and "each effect is its change" in printed
     assert np.abs(table(printed, 12) - (found.values - found.base_value)).max() <= 0.005 + 1e-5
 
 
@@ -153,6 +154,28 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
         assert [row["source_token"] for row in csv.DictReader(lines)][2:5] == ["", "lost", "his (masked)"]
 
 
+@pytest.mark.parametrize(("kind", "axes"), [("attention", ("token", "layer")), ("head", ("layer", "head"))])
+def test_a_picture_has_the_effects_with_labels_and_title(
+    headlight: Run, loaded: LoadedModel, tmp_path: Path, kind: str, axes: tuple[str, str]
+) -> None:
+    """In SVG every number, label, axis and the title are text; it is the file that the page exports."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    found, estimate = (find(loaded, source, text, target, part_kind=kind) for find in (patch, estimate_patches))
+    given = ("patch", "--source", SOURCE, TEXT, *ASKED, "--what", kind, "--device", "cpu", "--out")
+    out = tmp_path / "effects.svg"
+    assert headlight(*given, out)[0] == 0
+    assert out.read_bytes() == effects_file(found, estimate, "svg", values=describe_values(loaded, found))
+    drawn = re.findall(r"<text[^>]*>([^<]+)</text>", out.read_text(encoding="utf-8"))
+    expected = found.effects if kind == "head" else found.effects.T
+    numbers = [float(text.replace("−", "-")) for text in drawn if re.fullmatch(r"−?\d\.\d\d", text)]
+    assert np.abs(np.array(numbers) - expected.ravel()).max() <= 0.005 + 1e-5
+    assert {*axes, "L0", "L5", "H11" if kind == "head" else "man → woman"} <= set(drawn)
+    assert f"Activation patching: {kind} output" in drawn and "effect: 1 = the prediction of the source" in drawn
+    assert headlight(*given, tmp_path / "effects.png")[0] == 0
+    assert (tmp_path / "effects.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.slow
 def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
     """The text itself with noise, either way; and a word is found where several are hidden."""
@@ -192,7 +215,14 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
         (("--source", "An old woman lost it.", TEXT, *ASKED, "--what", "pattern"), "an attention pattern can only"),
         (("--source", " ", TEXT, *ASKED), "there is no text"),
         (("--source", SOURCE, TEXT, *ASKED, "--what", "neuron"), "--what"),
-        (("--source", SOURCE, TEXT, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
+        (
+            ("--source", SOURCE, TEXT, *ASKED, "--out", "effects.gif"),
+            "its ending must be one of csv, npz, json, png, svg, pdf",
+        ),
+        (
+            ("--source", SOURCE, TEXT, *ASKED, "--what", "neuron", "--place", "3.4", "--out", "e.png"),
+            "no map that can be drawn",
+        ),
         (("--source", SOURCE, TEXT, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
         (("--source", SOURCE, TEXT, "--target", "nsp"), "needs two texts: add a second sentence"),
     ],

@@ -89,6 +89,7 @@ WRITTEN = (
         ("headlight compare-models", 1),
     ),
     ("evaluate-file TEXT --ask surprise --out a.csv", ("headlight evaluate-file", 0), None),
+    ("lens A --position all --model MODEL --out a.csv", ("headlight lens", 0), None),
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
 )

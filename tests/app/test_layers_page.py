@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from tests.visit import at, exported_files, key_of, settled, visited, words
-from viz_app.export.tables import labelled_csv
+from viz_app.export.lens import lens_file
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.figures.style import Look, use_look
 from viz_app.pages import PAGES
@@ -25,8 +25,6 @@ from viz_app.shell import examples
 from viz_app.shell.address import ALL_PARAMS as PARAMS
 from viz_app.shell.address import link_of
 from viz_app.shell.frame import params_of_pages
-from viz_app.shell.models import ModelReference
-from viz_app.shell.selection import Selection
 
 
 def start(**address: str) -> AppTest:
@@ -200,10 +198,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
-    current = Selection(ModelReference(loaded), encoding, encoding, None, ())
-    rows = list(
-        csv.DictReader(io.StringIO(labelled_csv(lens_runs.lens_columns(current, run.positions, False)).decode()))
-    )
+    rows = list(csv.DictReader(io.StringIO(lens_file(run, loaded.tokenizer.token_of, "csv").decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]
     assert (last["depth"], last["position"], last["token"], last["rank_of_final_word"]) == ("L5", "4", "[MASK]", "1")

@@ -15,10 +15,9 @@ from viz_app.cli import shared
 from viz_app.cli.help import INPUT
 from viz_app.cli.shared import input_file, option, output_file
 from viz_app.cli.tables import text_table
-from viz_app.export import EFFECT_KINDS
+from viz_app.export import EFFECT_KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.loading import LoadedModel
     from bert_core.records import Noised, PatchBand, Patches
     from bert_core.tokenizer import Encoding
 
@@ -98,6 +97,8 @@ def patch(
         raise Refused("a mean of texts is none that could be read: leave --reverse out")
     if (part_kind == "neuron") != (place is not None):
         raise Refused("neurons are put in one by one at a token of a layer: give --what neuron and --place together")
+    if part_kind == "neuron" and file_format in PICTURES:
+        raise Refused(f"--out is {str(out)!r}: single neurons are no map that can be drawn, choose .csv")
     if (word is None) == (target is None):
         raise Refused("say what is followed: either --word, as in --word her --against his, or --target")
     if contrast is not None and word is None:
@@ -107,7 +108,7 @@ def patch(
     from bert_core.analysis.causes import mask_same_words
     from bert_core.records import without_noise
     from bert_core.run.target_grammar import CONTRAST_SEPARATOR, parse_target
-    from viz_app.export.effects import effects_file
+    from viz_app.export.effects import describe_values, effects_file
 
     loaded = shared.load(model, device)
     original = source_original = shared.encode(loaded, text, pair)
@@ -144,7 +145,8 @@ def patch(
     random = (
         bert_core.patch_band(loaded, patches, texts=RANDOM_TEXTS, report=shared.ProgressPrinter()) if band else None
     )
-    typer.echo(_answers(loaded, patches))
+    values = describe_values(loaded, patches)
+    typer.echo(values)
     if "neuron" in patches.axes:
         typer.echo("\n".join(_neuron_lines(patches)))
     else:
@@ -156,7 +158,7 @@ def patch(
             f"{round(quality.missed * quality.top)}; rank correlation (Spearman) {quality.agreement:.2f}"
         )
     if out is not None:
-        shared.write_file(out, effects_file(patches, estimates, file_format, random))
+        shared.write_file(out, effects_file(patches, estimates, file_format, random, values=values))
 
 
 def _with_noise_of(text: Encoding | Noised, encoding: Encoding) -> Encoding | Noised:
@@ -196,39 +198,17 @@ def _check_sides(patches: Patches) -> None:
         _ = patches.effects  # raises Refused if both answers are equal
 
 
-def _answers(loaded: LoadedModel, patches: Patches) -> str:
-    """Return a sentence about the target and its values for both texts."""
-    from bert_core.task_heads import head_of
-
-    target, kind = patches.target, patches.target.target_kind
-    names = head_of(target).template_values(loaded, patches.text, target)
-    answer = kind.supports.format(**names)
-    if target.against is not None:
-        answer += f" rather than “{names['other']}”"
-    base, source = (kind.format_value(value, "{:.3g}".format) for value in (patches.base_value, patches.source_value))
-    if math.isnan(patches.source_value):
-        return f"{answer}: {base} in the text; the table has its changes, in {kind.unit}"
-    return f"{answer}: {base} in the text, {source} in the source"
-
-
 def _effect_lines(patches: Patches, band: PatchBand | None) -> Iterator[str]:
     """Yield the effects as a table of layers and heads, or of tokens and depths, and the largest effect.
 
     band: effects within it are marked.
     """
-    from bert_core.records import source_labels
-    from viz_app.export.effects import both_labels, shares, strongest
+    from viz_app.export.effects import effect_map, strongest
 
-    layers, heads = patches.head_mask.shape
-    depths = [f"L{layer}" for layer in range(layers)]
-    effects, best = shares(patches), strongest(patches)
+    (effects, rows, columns), best, separator = effect_map(patches), strongest(patches), " "
     band_mask = None if band is None else band.contains(patches)
-    if "head" in patches.axes:
-        rows, columns, separator = depths, [f"H{head}" for head in range(heads)], " "
-    else:
-        rows = both_labels(patches.text.labels, source_labels(patches.source, patches.text, patches.partners))
-        columns, separator = ["emb."] * (patches.kind == "state") + depths, " at "
-        effects, best = effects.T, best[::-1]
+    if "head" not in patches.axes:
+        best, separator = best[::-1], " at "
         band_mask = None if band_mask is None else band_mask.T
     marked = [[False] * len(columns)] * len(rows) if band_mask is None else band_mask.tolist()
     yield text_table(

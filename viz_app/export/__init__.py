@@ -2,5 +2,5 @@
 
 PICTURES = ("png", "svg", "pdf")
 FILE_KINDS = (*PICTURES, "html", "npz", "csv", "py")
-EFFECT_KINDS = ("csv", "npz", "json")  # of patches
-DIRECT_KINDS = (*EFFECT_KINDS, *PICTURES)  # of direct contributions
+EFFECT_KINDS = DIRECT_KINDS = ("csv", "npz", "json", *PICTURES)  # of patches, and of direct contributions
+LENS_KINDS = ("csv", *PICTURES)

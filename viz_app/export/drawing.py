@@ -18,7 +18,7 @@ from matplotlib.font_manager import fontManager
 
 from bert_core.refused import Refused
 from viz_app.export import PICTURES
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, Page, Scale, one_line, page
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, Page, Scale, one_line, page, shade, two_digits
 from viz_app.tokens import Token
 
 DOTS = 200  # per inch of a PNG
@@ -81,7 +81,7 @@ def inches(
 
 
 class Matrix(NamedTuple):
-    """A drawn matrix. cell: size of a cell in inches. limit: the largest magnitude of its values."""
+    """A drawn matrix. cell: size of a cell in inches. limit: value of the last colour."""
 
     figure: Figure
     axes: Axes
@@ -99,17 +99,19 @@ def draw_matrix(
     bottom: float = 0,
     top: float = 0,
     min_cell: float = 0.011,
+    limit: float | None = None,
 ) -> Matrix:
     """Draw values (row, column) as coloured cells with labels on the left and below; as many labels as fit.
 
     bottom, top: space below and above the cells, in inches. min_cell: smallest size of a cell, in inches.
+    limit: value of the last colour; None for the largest magnitude of the values.
     """
     rows, columns = values.shape
     cell = min(0.34, max(5.2 / max(rows, columns), min_cell))
     width, height = columns * cell, rows * cell
     figure, axes = empty_figure(width + MATRIX_MARGIN, height + bottom + top)
     axes.set_position(inches(figure, MATRIX_MARGIN, bottom, width, height))
-    limit = largest_of(values)
+    limit = largest_of(values) if limit is None else limit
     mesh = draw_cells(axes, values, row_labels, column_labels, signed=signed, cell=cell, limit=limit)
     return Matrix(figure, axes, mesh, cell, limit)
 
@@ -147,6 +149,32 @@ def draw_cells(
     for spine in axes.spines.values():
         spine.set_color(colours.line)
     return mesh
+
+
+def write_in_cells(
+    axes: Axes, values: np.ndarray, texts: Sequence[Sequence[str]], *, signed: bool, limit: float, size: float
+) -> None:
+    """Write a text into each cell of `draw_cells`, in black or white, whichever can be read. size: in points."""
+    style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "parse_math": False, "fontsize": size}
+    for (row, column), value in np.ndenumerate(values):
+        ink = shade(float(value) / limit, signed=signed)[1] if np.isfinite(value) else page().text
+        axes.text(column + 0.5, row + 0.5, texts[row][column], color=ink, fontfamily=token_fonts(), **style)
+
+
+def draw_colour_bar(
+    figure: Figure, mesh: QuadMesh, left: float, bottom: float, width: float, limit: float, *, signed: bool
+) -> None:
+    """Draw the colour scale of cells as a bar with the values of its ends above it.
+
+    left, bottom, width: of the bar, in inches. limit: value of the last colour. signed: whether the first is -limit.
+    """
+    axes = figure.add_axes(inches(figure, left, bottom, width, 0.1))
+    bar = figure.colorbar(mesh, cax=axes, orientation="horizontal", ticks=[-limit, 0, limit][not signed :])
+    axes.set_xticklabels([f"−{two_digits(limit)}"] * signed + ["0", two_digits(limit)])
+    axes.tick_params(
+        length=0, labelsize=8, colors=page().faint, bottom=False, labelbottom=False, labeltop=True
+    )  # fmt: skip
+    bar.outline.set_visible(False)
 
 
 def plain_axes(axes: Axes, colours: Page, unit: str) -> None:

@@ -26,9 +26,9 @@ from viz_app.export.drawing import (
     LONGEST_TITLE,
     MATRIX_MARGIN,
     colour_map,
+    draw_colour_bar,
     draw_matrix,
     empty_figure,
-    inches,
     largest_of,
     picture_bytes,
     plain_axes,
@@ -98,15 +98,7 @@ def matrix_picture(maps: ShownMaps, layer: int, head: int) -> Figure:
     axes.set_ylabel("query (from)", color=colours.faint, fontsize=9)
     rows, columns = values.shape
     bottom = MATRIX_MARGIN + rows * cell + 0.08
-    scale = figure.add_axes(inches(figure, MATRIX_MARGIN, bottom, min(1.6, columns * cell), 0.1))
-    colour_scale = figure.colorbar(
-        mesh, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not maps.signed :]
-    )
-    colour_scale.ax.set_xticklabels(([f"−{two_digits(limit)}"] if maps.signed else []) + ["0", two_digits(limit)])
-    colour_scale.ax.tick_params(
-        length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True
-    )
-    colour_scale.outline.set_visible(False)
+    draw_colour_bar(figure, mesh, MATRIX_MARGIN, bottom, min(1.6, columns * cell), limit, signed=maps.signed)
     state = ", switched off" if maps.is_off(layer, head) else ""
     title = f"{one_line(maps.title(layer, head), LONGEST_TITLE)}: {maps.unit}{state}"
     axes.set_title(title, loc="left", fontsize=11, color=colours.text, pad=30)

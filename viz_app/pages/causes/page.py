@@ -14,10 +14,10 @@ from bert_core.records import MeanOf, PatchBand, Patches
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
 from bert_core.tokenizer import Encoding
-from viz_app.export.effects import effects_file, shares, strongest
+from viz_app.export.effects import describe_values, effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, value_bars
 from viz_app.figures.stages import ROWS_THAT_FIT, window
-from viz_app.figures.style import cell_number, current_look, sized, two_digits
+from viz_app.figures.style import Look, cell_number, current_look, sized, two_digits, use_look
 from viz_app.notation import PatchAddress
 from viz_app.pages.causes import (
     EXAMPLE,
@@ -174,11 +174,14 @@ def _draw_details(patching: Patching, patches: Patches, cell: tuple[int, int]) -
         _draw_head_positions(patching, cell[0])
     elif place.value is not None and patching.part == "feed_forward":
         _draw_neurons(patching, cell[1], cell[0])
-    add_file("Effects (CSV)", partial(_csv, patching), "causes.csv")
+    for label, kind in (("Effects (CSV)", "csv"), ("Picture (SVG)", "svg"), ("Picture (PNG)", "png")):
+        add_file(label, partial(_make_file, patching, kind), f"causes.{kind}")
 
 
-def _csv(patching: Patching) -> bytes:
-    return effects_file(wait_for(patch_places(patching)), wait_for(estimate_places(patching)), "csv")
+@use_look(Look())  # files are light, whatever the page is
+def _make_file(patching: Patching, kind: str) -> bytes:
+    patches, estimate = wait_for(patch_places(patching)), wait_for(estimate_places(patching))
+    return effects_file(patches, estimate, kind, values=describe_values(patching.loaded, patches))
 
 
 def _headline(patching: Patching, patches: Patches, band: PatchBand | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -14,15 +15,16 @@ from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
 from bert_core.run.memory import mlm_head_bytes
 from bert_core.tokenizer import Encoding
-from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, short_names
+from viz_app.export.lens import lens_file
+from viz_app.figures.lens import ROWS_THAT_FIT, depth_names
 from viz_app.figures.stages import window
+from viz_app.figures.style import Look, use_look
 from viz_app.pages.layers import EXAMPLE, TEXTS, cell, lens
-from viz_app.shell.downloads import add_numbers
 from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.markdown import escape_markdown, quoted, quoted_without_terms, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import Selection, is_current_example
-from viz_app.shell.view import write_result
+from viz_app.shell.view import add_file, write_result
 from viz_app.shell.work import UNCONFIRMED_SECONDS, Work, confirm, estimate_seconds, wait_for, work
 
 WORDS_PER_CELL = 12
@@ -114,27 +116,18 @@ def lens_run(selection: Selection, position: int) -> LensRun:
     return wait_for(_lens_work(selection, sorted(needed_positions), tuned), timed=True) if run is None else run
 
 
-def lens_button(name: str, selection: Selection, run: LensRun) -> None:
-    """Draw the button of all numbers of a run as a CSV file."""
-    positions, tuned = run.positions, lens.value == "tuned"
-    add_numbers(name, lambda: lens_columns(selection, positions, tuned))
+def lens_button(name: str, selection: Selection, run: LensRun, drawn: range = range(0)) -> None:
+    """Offer all numbers of a run as a CSV file, and the positions that are drawn as pictures."""
+    tuned, word = lens.value == "tuned", selection.word
 
+    @use_look(Look())  # files are light, whatever the page is
+    def make_file(kind: str, positions: Sequence[int]) -> bytes:
+        return lens_file(wait_for(_lens_work(selection, positions, tuned)), word, kind)
 
-def lens_columns(selection: Selection, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:
-    """Return every value of every cell as the columns of a table, by depth and position."""
-    run = wait_for(_lens_work(selection, positions, tuned))
-    names, (depths, rows) = short_names(len(run.top)), run.entropy.shape
-    return {
-        "depth": [name for name in names for _ in range(rows)],
-        "position": [*run.positions] * depths,
-        "token": [selection.encoding.tokens[position] for position in run.positions] * depths,
-        "word": [selection.word(int(piece)) for piece in run.top[..., 0].flat],
-        "probability": [*run.probabilities[..., 0].flat],
-        "final_word": [selection.word(int(piece)) for piece in run.final] * depths,
-        "rank_of_final_word": [*run.final_rank.flat],
-        "kl_to_the_end": [*run.divergence.flat],
-        "entropy": [*run.entropy.flat],
-    }
+    add_file("Numbers (CSV)", partial(make_file, "csv", run.positions), f"{name}.csv")
+    if drawn:
+        add_file("Picture (SVG)", partial(make_file, "svg", drawn), f"{name}.svg")
+        add_file("Picture (PNG)", partial(make_file, "png", drawn), f"{name}.png")
 
 
 def draw_settling(selection: Selection, run: LensRun, position: int) -> None:

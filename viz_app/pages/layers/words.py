@@ -49,7 +49,8 @@ def draw(page: View, row: DeltaGenerator) -> None:
     with distribution:
         _draw_cell_controls(selection, depth, position)
         _draw_distribution(selection, run, depth, position)
-    lens_button("words", selection, run)
+    length = len(selection.encoding)
+    lens_button("words", selection, run, range(length)[window(length, position, ROWS_THAT_FIT)])
 
 
 def _draw_cell_controls(selection: Selection, depth: int, position: int) -> None:

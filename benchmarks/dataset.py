@@ -5,7 +5,8 @@
     python benchmarks/dataset.py --quick    the smallest size, to check that it works
 
 A table of 100,000 random rows against pandas and scikit-learn, which must find the same counts; and a classifier of the
-size of headlight-mini with random weights against a loop of transformers over batches of the same size.
+size of headlight-mini with random weights against a loop of transformers over batches of the same size. The runs of the
+page Dataset on the server have no peer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import platform
 import resource
 import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +25,8 @@ import torch
 from encoder import KEPT, SEED
 from search import median_ms
 from sklearn.metrics import confusion_matrix
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 from tables import QUICK, command, in_own_process
 from transformers import BertForSequenceClassification
 
@@ -32,25 +36,32 @@ from bert_core.analysis import evaluation
 from bert_core.run.losses import batch_by_length
 from bert_core.run.memory import copies_at_once
 from bert_core.studies.tables import write_columns
+from viz_app.pages.dataset.sources import UPLOAD
+from viz_app.shell.controls import Upload
 
 ROWS, TEXTS, REPEATS = (1_000, 40, 1) if QUICK else (100_000, 4_000, 5)
 LABELS = 12
 WORDS = ["the", "king", "saw", "an", "old", "door", "and", "walked", "into", "his", "house", "by", "the", "river"]
 
 
-def measure_table() -> dict[str, object]:
-    """Milliseconds of the library and its peer for each step, and the growth of the peak memory by reading, in MiB."""
+def random_columns() -> dict[str, list[object]]:
+    """Return the columns of a table of random rows, as `headlight evaluate-file` writes them."""
     rng = np.random.default_rng(SEED)
     names = np.array([f"label {number}" for number in range(LABELS)], object)
     answers = names[rng.integers(LABELS, size=ROWS)]
     predictions = np.where(rng.random(ROWS) < 0.7, answers, names[rng.integers(LABELS, size=ROWS)])
-    columns = {
+    return {
         "question": ["class"] * ROWS, "row": list(range(ROWS)),
         "text": [" ".join(rng.choice(WORDS, count)) for count in rng.integers(5, 30, size=ROWS)],
         "pair": [""] * ROWS, "position": [-1] * ROWS, "answer": answers.tolist(), "prediction": predictions.tolist(),
         **{name: rng.random(ROWS).tolist() for name in ("probability", "confidence", "loss")},
         "source": rng.choice(["web", "book", "news"], ROWS).tolist(),
     }  # fmt: skip
+
+
+def measure_table() -> dict[str, object]:
+    """Milliseconds of the library and its peer for each step, and the growth of the peak memory by reading, in MiB."""
+    columns = random_columns()
     with tempfile.TemporaryDirectory() as folder:
         files = {ending: Path(folder, f"table{ending}") for ending in (".csv", ".parquet")}
         for path in files.values():
@@ -85,6 +96,44 @@ def measure_table() -> dict[str, object]:
             ),
         }  # fmt: skip
         return {"rows": {name: median_ms(pair, REPEATS) for name, pair in pairs.items()}, "memory": memory}
+
+
+def measure_page() -> dict[str, object]:
+    """Milliseconds of the first run of the page with an uploaded table and of later ones, and the memory that it adds.
+
+    The runs are those of the server, without a browser. The first one has no peer: it includes a wait for the queue.
+    """
+    app = AppTest.from_file(Path(__file__).parents[1] / "streamlit_app.py", default_timeout=600)
+    app._page_hash = calc_hash("dataset")
+    _run(app)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "table.parquet")
+        write_columns(random_columns(), path)
+        app.session_state[UPLOAD] = Upload(path.name, path.read_bytes())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    times = {"first run": [_run(app)]}
+    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    changes = {"next rows": ("row_page", (2, 3, 4, 5, 6)), "rows of an outcome": ("outcome", ("wrong", "correct") * 2)}
+    for name, (key, values) in changes.items():
+        times[name] = []
+        for value in values:
+            app.session_state[key] = value
+            times[name].append(_run(app))
+    if f"of {ROWS:,} predictions" not in " ".join(element.value for element in app.markdown):
+        raise SystemExit("the page has no result")
+    return {"times": {name: float(np.median(values)) for name, values in times.items()}, "memory": memory}
+
+
+def _run(app: AppTest) -> float:
+    """Run the page until its work is done, and return the milliseconds."""
+    start = time.perf_counter()
+    app.run()
+    while any(button.key == "stop_job" for button in app.button):
+        time.sleep(0.05)
+        app.run()
+    if app.exception or app.error:
+        raise SystemExit("the page has an error")
+    return 1000 * (time.perf_counter() - start)
 
 
 def measure_texts() -> dict[str, object]:
@@ -128,13 +177,13 @@ def measure_texts() -> dict[str, object]:
 
 
 def measure(name: str) -> dict[str, object]:
-    """The result of one of the two parts."""
-    return measure_table() if name == "table" else measure_texts()
+    """The result of one of the parts."""
+    return {"table": measure_table, "page": measure_page, "texts": measure_texts}[name]()
 
 
 def table() -> str:
     """The table, with the machine that it is of."""
-    results = {name: in_own_process(__file__, name, malloc=KEPT) for name in ("table", "texts")}
+    results = {name: in_own_process(__file__, name, malloc=KEPT) for name in ("table", "page", "texts")}
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, torch {torch.__version__}, "
         f"pandas {version('pandas')}, scikit-learn {version('scikit-learn')}; {ROWS:,} rows; reading .parquet adds "
@@ -143,11 +192,13 @@ def table() -> str:
         "| | library, ms | peer, ms | ratio |",
         "| --- | ---: | ---: | ---: |",
     ]
-    for result in results.values():
-        for name, (library, peer) in result["rows"].items():
+    for part in ("table", "texts"):
+        for name, (library, peer) in results[part]["rows"].items():
             lines.append(f"| {name} | {library:,.1f} | {peer:,.1f} | {library / peer:.2f} |")
     library, peer = results["texts"]["rows"][f"evaluate {TEXTS:,} texts"]
     lines += ["", f"Texts per second: {1000 * TEXTS / library:,.0f}; transformers {1000 * TEXTS / peer:,.0f}."]
+    page_times = ", ".join(f"{name} {milliseconds:,.0f} ms" for name, milliseconds in results["page"]["times"].items())
+    lines += ["", f"Server of the page Dataset: {page_times}; it adds {results['page']['memory']:,.0f} MiB."]
     return "\n".join(lines) + "\n"
 
 

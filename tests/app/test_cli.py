@@ -1180,3 +1180,34 @@ def test_what_a_model_does_not_use_is_said_on_stderr(headlight: Run, tiny_model_
     assert code == 0 and len(err.splitlines()) == 1
     assert "1 tensor of its file is not used: bert.encoder.layer.*.attention.self.query.lora_A.weight" in err
     assert "missing in its file: cls.seq_relationship" in err
+
+
+# ---------------------------------------------------------------------------- evaluate-file
+
+
+def test_evaluate_file_prints_the_totals_and_the_most_frequent_confusions(
+    headlight: Run, tiny_classifier_folder: Path, tmp_path: Path
+) -> None:
+    """The printed numbers are those of scikit-learn for the table; a second call computes nothing."""
+    from sklearn.metrics import accuracy_score, f1_score
+
+    labels = ["pet", "ruler", "ruler", "pet", "ruler", "pet"]
+    texts = ["The cat sat.", "The king sat.", "A queen ran.", "The dog ran.", "The woman sat.", "A dog sat."]
+    file, out = tmp_path / "texts.csv", tmp_path / "evaluated.csv"
+    lines = [f"{text},{label}" for text, label in zip(texts, labels, strict=True)]
+    file.write_text("\n".join(["sentence,kind", *lines]) + "\n", encoding="utf-8")
+    arguments = ("evaluate-file", file, "--text", "sentence", "--label", "kind", "--out", out)
+    code, printed, _ = headlight(*arguments, "--model", tiny_classifier_folder, "--device", "cpu")
+    assert code == 0
+    table = bert_core.read_evaluation(out)
+    assert table.answer.tolist() == labels
+    accuracy = accuracy_score(table.answer, table.prediction)
+    f1 = f1_score(table.answer, table.prediction, average="macro", zero_division=0)
+    assert f"accuracy {accuracy:.1%} ({table.is_correct.sum()} of 6, 95% interval" in printed
+    assert f"macro F1 {f1:.3f}" in printed and f"mean loss {table.loss.mean():.4f} nats per text" in printed
+    wrong = [(answer, name) for answer, name in zip(labels, table.prediction, strict=True) if answer != name]
+    for answer, prediction in set(wrong):
+        assert f"{wrong.count((answer, prediction))} × {answer} predicted as {prediction}" in printed
+    assert wrong and printed.splitlines()[-1] == str(out)
+    again, same, note = headlight(*arguments, "--model", tiny_classifier_folder, "--device", "cpu")
+    assert again == 0 and same == printed and "already complete" in note

@@ -20,7 +20,7 @@ from tests.visit import columns_of, exported_files, settled, visited, words
 from viz_app.pages.dataset import rows, selected_row, sources
 from viz_app.shell.controls import Upload
 
-PARQUET_ROWS = 5_000
+LARGE_ROWS = 5_000
 
 
 def start(**address: str) -> AppTest:
@@ -167,6 +167,29 @@ def test_the_address_has_the_filter_the_part_and_the_row() -> None:
     assert "of 240 texts" in words(without_rows)
 
 
+def test_the_address_has_a_column_of_slices_only_if_it_was_selected() -> None:
+    """The column by which a table opens depends on the table, so it is the default of the parameter."""
+    app = start()
+    assert app.session_state.slices == "condition" and "slices" not in current_address(app)
+    app.session_state.slices = "subject"
+    app.run()
+    assert current_address(app)["slices"] == "subject"
+    everyday = start(dataset="everyday")
+    assert everyday.session_state.slices == "kind" and "slices" not in current_address(everyday)
+
+
+def current_address(app: AppTest) -> dict[str, object]:
+    """The parameters in the address bar after a run."""
+    return dict(app.query_params)
+
+
+def test_heads_that_are_off_have_no_effect_and_the_page_says_so() -> None:
+    """The numbers are those of the whole model."""
+    plain, off = start(), start(off="0.0,1.1")
+    assert "have no effect on this page" in words(off) and "have no effect on this page" not in words(plain)
+    assert list_of(plain) == list_of(off)
+
+
 def test_a_row_is_opened_on_another_page_with_its_target() -> None:
     """The text, the predicted word as the target and the expected one as the contrast."""
     app = start(expected="is", predicted="was")
@@ -311,11 +334,11 @@ def test_a_table_that_was_evaluated_before_needs_no_model() -> None:
 @pytest.mark.slow
 def test_only_one_part_of_a_large_table_is_sent() -> None:
     """Of thousands of rows the page has fifty, in each order."""
-    app = uploaded(Upload("table.csv", as_csv(evaluated(PARQUET_ROWS))))
+    app = uploaded(Upload("table.csv", as_csv(evaluated(LARGE_ROWS))))
     for order in rows.ORDERS:
         app.session_state.row_order = order
         app.run()
-        assert len(list_of(app)["row"]) == rows.PAGE_ROWS and f"of {PARQUET_ROWS:,} texts" in words(app)
+        assert len(list_of(app)["row"]) == rows.PAGE_ROWS and f"of {LARGE_ROWS:,} texts" in words(app)
 
 
 def test_the_questions_are_those_of_the_model_and_the_columns() -> None:

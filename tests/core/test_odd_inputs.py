@@ -965,7 +965,9 @@ DOORS: dict[str, Door] = {
     "evaluate_texts": lambda a, v: bert_core.evaluate_texts(v, [bert_core.Line(1, "a")]),
     "evaluate_texts rows": lambda a, v: bert_core.evaluate_texts(a.loaded, v, bert_core.EvaluationSettings("surprise")),
     "evaluate_texts settings": lambda a, v: bert_core.evaluate_texts(a.loaded, [bert_core.Line(1, "a")], v),
-    "lines_to_evaluate": lambda a, v: bert_core.lines_to_evaluate(v, a.loaded, bert_core.EvaluationSettings()),
+    "lines_to_evaluate": lambda a, v: bert_core.lines_to_evaluate(
+        v, a.loaded, bert_core.EvaluationSettings("surprise")
+    ),
     "read_evaluation": lambda a, v: bert_core.read_evaluation(v),
     "evaluation settings": lambda a, v: bert_core.EvaluationSettings(v),
     "evaluation word": lambda a, v: bert_core.EvaluationSettings("word", word=v),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import streamlit as st
+
 from viz_app.shell.params import Page, Param, number, parse_index, select
 from viz_app.texts import page_texts
 
@@ -17,7 +19,18 @@ answer_column: Param[str] = Param("dataset_answer", "", widget="selectbox", **TE
 pair_column: Param[str] = Param("dataset_pair", "", widget="selectbox", **TEXTS.control("dataset_pair"))
 question: Param[str] = Param("dataset_question", "", widget="selectbox", **TEXTS.control("dataset_question"))
 measure = select("slice_measure", **TEXTS.control("slice_measure"))
-slice_column: Param[str] = Param("slices", "", widget="selectbox", **TEXTS.control("slices"), arguments={"width": 280})
+FIRST_COLUMN = "_dataset_first_column"  # session key: the column by which the evaluated texts open
+
+
+def _first_column() -> str:
+    column: str = st.session_state.get(FIRST_COLUMN, "")
+    return column
+
+
+# The default depends on the evaluated texts, so that the address has no column before one is selected.
+slice_column: Param[str] = Param(
+    "slices", _first_column, widget="selectbox", **TEXTS.control("slices"), arguments={"width": 280}
+)
 # Filters of the rows; None and "" are no filter. The value of a slice may be empty.
 slice_value: Param[str | None] = Param("slice", None, widget="selectbox", step=True, **TEXTS.control("slice"))
 answer: Param[str] = Param("expected", "", widget="selectbox", step=True, **TEXTS.control("expected"))

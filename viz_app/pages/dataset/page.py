@@ -23,7 +23,7 @@ from bert_core.records import EvaluatedTexts
 from bert_core.records.evaluation import INTEGER_FIELDS, NUMBER_FIELDS, TEXT_FIELDS
 from viz_app.export import tables
 from viz_app.figures.evaluation import confusion_map, slice_bars
-from viz_app.pages.dataset import TEXTS, answer, measure, prediction, slice_column, slice_value
+from viz_app.pages.dataset import FIRST_COLUMN, TEXTS, answer, measure, prediction, slice_column, slice_value
 from viz_app.pages.dataset.rows import (
     MAX_SLICES,
     Filter,
@@ -37,10 +37,11 @@ from viz_app.pages.dataset.rows import (
 from viz_app.pages.dataset.selected_row import draw_row
 from viz_app.pages.dataset.sources import SURPRISE, Source, evaluated_texts, select_source, table_work
 from viz_app.shell.address import end_run
+from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.model_names import shown_name
 from viz_app.shell.models import ModelReference, selected_model
-from viz_app.shell.view import View, add_file, chart, write_heading, write_result
+from viz_app.shell.view import View, add_file, chart, write_heading, write_note, write_result
 from viz_app.shell.work import cached, wait_for
 
 MAX_LABELS = 20  # of the confusion matrix
@@ -69,6 +70,8 @@ def draw(page: View) -> None:
         _write_summary(table, matrix)
         _draw_figures(table, matrix, parts, column)
     _write_reading(page, table)
+    if st.session_state.off or any(st.session_state[name] != value for name, value in NO_EDITS.items()):
+        write_note(TEXTS["no_edits"])
     row_filter = current_filter(column)
     indices = filtered_rows(table, matrix, row_filter)
     with st.container(key=results.key("evaluated_rows")):
@@ -100,8 +103,7 @@ def _select_column(row: DeltaGenerator, table: EvaluatedTexts) -> str:
     fields = {name: any(getattr(table, name)) for name in ("answer", "prediction")} | {"correct": table.has_answers}
     options = [name for name in slice_columns(table) if fields.get(name, True)]
     options = [*table.columns, *(name for name in options if name not in table.columns)]
-    if slice_column.value not in options:
-        slice_column.set(first_column(table))
+    st.session_state[FIRST_COLUMN] = first_column(table)
     column = slice_column(row, options=options, format_func=column_title, on_change=_forget_slice)
     if table.has_answers:
         measure(row)

@@ -36,6 +36,9 @@ from bert_core.refused import Refused, short_repr
 # Parts of the names of weights that are adapters, or the weights below adapters (PEFT).
 ADAPTER_PARTS = (".lora_", ".base_layer.", ".modules_to_save.", "prompt_encoder.", ".ia3_", ".adapter_")
 
+# Types of weights; others, such as tensors of quantised models, have operations of their own.
+PLAIN_TENSORS: tuple[type, ...] = (Tensor, nn.Parameter)
+
 
 def from_transformers(model: Any, tokenizer: Any = None, *, name: str | None = None) -> LoadedModel:
     """Return a model that shares the weights of a model of transformers in memory.
@@ -189,7 +192,7 @@ def _weights(model: nn.Module, name: str) -> dict[str, Tensor]:
                 f"the weights of {name} have {len(values)} {property_name}, {', '.join(sorted(values))}: one is allowed"
             )
     for key, tensor in parameters.items():
-        if type(tensor) not in (Tensor, nn.Parameter):
+        if type(tensor) not in PLAIN_TENSORS:
             raise Refused(f"{key} of {name} is a {type(tensor).__name__}: weights must be plain tensors")
         if tensor.dtype in HALF_PRECISION:
             raise Refused(

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import bert_core
-from bert_core import Encoding, LoadedModel, Target
+from bert_core import Encoding, LoadedModel, Target, transformers_models
 from bert_core.edits import PATCHABLE_PARTS
 from bert_core.onnx_export.export import on_cpu
 from bert_core.progress import ignore_progress
@@ -883,6 +883,7 @@ def main(kind: str, folders: Path, report: Path, *emulated: str) -> None:
     names = json.loads(folders.read_text(encoding="utf-8"))
     if emulated:
         emulated_device.install(kind)
+        transformers_models.PLAIN_TENSORS += (emulated_device.EmulatedTensor,)
     # In its own precision each device rounds in its own way.
     optimization.fast_dtype = lambda device: torch.float32  # type: ignore[assignment]
     sides = []

@@ -101,7 +101,7 @@ def captures(
     ['door', 'sun']
     >>> targets = [bert_core.word_target(loaded.tokenizer, encoding, "sun") for encoding in encodings]
     >>> [run.gradient.shape for run in bert_core.captures(loaded, encodings, target=targets)]
-    [(6, 12, 10, 10), (6, 12, 8, 8)]
+    [(6, 12, 10, 10), (6, 12, 9, 9)]
     """
     encodings = require_sequence("encodings", encodings, "Encodings")
     if not encodings:

@@ -283,10 +283,11 @@ def evaluate_texts(
 
     >>> import bert_core
     >>> loaded = bert_core.load("headlight-mini")
-    >>> lines = [Line(1, "She opened the [MASK] and walked in.", answer="door")]
-    >>> table = evaluate_texts(loaded, lines, EvaluationSettings("word"))
-    >>> table.prediction[0], round(table.probability[0], 2), round(table.loss[0], 2)
-    ('door', 0.69, 0.37)
+    >>> lines = [bert_core.Line(1, "She opened the [MASK] and walked in.", answer="door")]
+    >>> settings = bert_core.EvaluationSettings("word")
+    >>> table = bert_core.evaluate_texts(loaded, lines, settings)
+    >>> print(f"{table.prediction[0]} {table.probability[0]:.2f} {table.loss[0]:.2f}")
+    door 0.69 0.37
     """
     lines = require_instances("rows", rows, Line)
     settings = STUDY.checked_settings(loaded, settings or EvaluationSettings())

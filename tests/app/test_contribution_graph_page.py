@@ -45,7 +45,10 @@ def test_the_page_draws_the_paths_and_knocks_an_edge_out() -> None:
     dots = [trace["customdata"] for trace in figure_of(app, 12)["data"] if len(trace.get("customdata", [[]])[0]) == 3]
     assert sorted(dots[0]) == sorted(expected.tolist())
     assert f"{len(expected)} edges of at least 10%" in words(app)
-    assert "Inputs of “[MASK]”" in words(app) or "Inputs of" in words(app)
+    node = (
+        bert_core.load("headlight-mini", device="cpu").tokenizer.encode("She opened the [MASK] and walked in.").labels
+    )
+    assert f"Inputs of “{node[4]}” in L3" in words(app) and f"Heads of “{node[2]}” → “{node[4]}” in L3" in words(app)
     app.button(key="knock_out_edge").click().run()
     settled(app)
     assert "random edges with an equal share" in words(app) and not app.exception

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -167,19 +168,30 @@ def _draw_graph(
         with right:
             _draw_heads(graph, current)
         _draw_knockout(selection, target, graph, current)
-    columns = dict(zip(("layer", "query_position", "key_position"), edges.T.tolist(), strict=True))
-    names = {"query": [encoding.tokens[place] for place in columns["query_position"]]}
-    names["key"] = [encoding.tokens[place] for place in columns["key_position"]]
-    table = columns | names | {"share": shares.tolist()}
-    add_file("Edges of the graph (CSV)", partial(labelled_csv, table), "graph.csv")
-    add_file("All shares (NPZ)", partial(_npz, selection, graph_method.value), "graph.npz")
+    add_file("Edges of the graph (CSV)", lambda: labelled_csv(edge_columns(graph, edges)), "graph.csv")
+    add_file("All shares (NPZ)", partial(graph_npz, graph), "graph.npz")
     st.page_link(frame.streamlit_page("attention"), label=TEXTS["graph.attention"], icon=":material/grid_view:")
 
 
-def _npz(selection: Selection, method: str) -> bytes:
-    graph = wait_for(_graph(selection.loaded, selection.encoding, method, selection.head_mask))
+def edge_columns(graph: ContributionGraph, edges: np.ndarray) -> dict[str, Sequence[object]]:
+    """Return the columns of the exported table of edges (edge, 3)."""
+    layer, query, key = edges.T.tolist()
+    tokens = graph.encoding.tokens
+    return {
+        "layer": layer,
+        "query_position": query,
+        "key_position": key,
+        "query": [tokens[place] for place in query],
+        "key": [tokens[place] for place in key],
+        "share": graph.shares[tuple(edges.T)].tolist(),
+        "head": graph.head_shares[layer, :, query, key].argmax(-1).tolist(),
+    }
+
+
+def graph_npz(graph: ContributionGraph) -> bytes:
+    """Return all shares of a graph as NPZ."""
     arrays = {"shares": graph.shares, "residual": graph.residual, "head_shares": graph.head_shares}
-    return npz(arrays, tokens=graph.encoding.tokens)
+    return npz(arrays, tokens=graph.encoding.tokens, method=[graph.method])
 
 
 def _current_edge(graph: ContributionGraph, rows: tuple[int, ...], positions: range) -> Edge:
@@ -256,6 +268,7 @@ def _draw_inputs(graph: ContributionGraph, current: Edge) -> None:
         {"attention": (100 * attention[order]).tolist(), "residual connection": (100 * residual[order]).tolist()},
         title=TEXTS["graph.share"],
         write=lambda value: two_digits(value) if value else "",
+        fills={"attention": {"color": page_colours().accent}, "residual connection": {"color": page_colours().faint}},
         selected=order.index(key) if key in order else None,
     )
     chart(figure, key="graph_inputs", grows=False, alt=f"Shares of {len(order)} inputs: {', '.join(labels)}")

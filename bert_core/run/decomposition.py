@@ -65,7 +65,8 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
         b that of the position's own contribution with its residual.
     Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
     """
-    norms = [_norms_with_residual(traced) for traced in trace_text(loaded, encoding, head_mask)]
+    traces = trace_text(loaded, encoding, head_mask)
+    norms = [_norms_with_residual(traced, *_vectors_after_attention(traced)) for traced in traces]
     return _token_maps(encoding, "norms with residual", norms)
 
 
@@ -86,7 +87,8 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
         spread = _spread(traced.attention_sum, first) * _spread(
             traced.feed_forward_update + traced.after_attention, second
         )
-        norms.append(_norms(traced, [first, second], spread))
+        outputs, residual = (_linear_part([first, second], part) for part in (traced.head_outputs, traced.input_states))
+        norms.append(_norms(traced, [first, second], spread, outputs, residual))
     return _token_maps(encoding, "GlobEnc", norms)
 
 
@@ -102,24 +104,30 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     rollout. Queries are processed in batches, so that no tensor is query x key x hidden.
     Source: Ferrando 2022, section 3 (arXiv:2203.04212).
     """
-    maps = np.stack([_alti_map(traced) for traced in trace_text(loaded, encoding, head_mask)])
+    traces = trace_text(loaded, encoding, head_mask)
+    maps = np.stack([_alti_map(traced, *_vectors_after_attention(traced)) for traced in traces])
     return TokenMaps(encoding, "ALTI", maps, residual=True)
 
 
-def _alti_map(traced: LayerTrace) -> np.ndarray:
-    """Compute the ALTI contributions of a layer, (query, key), as `alti`."""
-    first, layer_output, probs = traced.layer.attention.output.LayerNorm, traced.after_attention, traced.gated_probs
-    outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
-    spread = _spread(traced.attention_sum, first)
+def _alti_map(traced: LayerTrace, outputs: Tensor, residual: Tensor) -> np.ndarray:
+    """Compute the ALTI contributions of a layer, (query, key), as `alti`.
+
+    outputs, residual: as `_vectors_after_attention` returns them.
+    """
+    layer_output = traced.after_attention
+    spread = _spread(traced.attention_sum, traced.layer.attention.output.LayerNorm)
+    # Divided before the vectors of all pairs exist, so that these are not read and written once more.
+    probs, residual = traced.gated_probs / spread[:, None], residual / spread[:, None]
     length, hidden = layer_output.shape
     contributions = np.empty((length, length), np.float32)
     queries = torch.arange(length, device=layer_output.device)
     for batch in queries.split(max(1, BYTES_AT_ONCE // (3 * 4 * length * hidden))):  # type: ignore[no-untyped-call]
         vectors = torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs)
         vectors[torch.arange(len(batch), device=batch.device), batch] += residual[batch]
-        vectors /= spread[batch, None, None]
         target_states = layer_output[batch, None]
-        scores = (target_states.abs().sum(-1) - vectors.sub_(target_states).abs_().sum(-1)).clamp(min=0)
+        # The same function for both norms, so that a vector of zeros, of a blocked edge, scores exactly 0.
+        distances = vectors.sub_(target_states).norm(p=1, dim=-1)
+        scores = (target_states.norm(p=1, dim=-1) - distances).clamp(min=0)
         contributions[batch.cpu()] = as_array(scores / scores.sum(-1, keepdim=True))
     return contributions
 
@@ -171,18 +179,33 @@ def _summed_norms(probs: Tensor, outputs: Tensor) -> Tensor:
     return norms.float().to(device) if device.type == "mps" else norms
 
 
-def _norms_with_residual(traced: LayerTrace) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the norms (query, key) and the mixing ratio (query,) of a layer, as `residual_norms`."""
+def _vectors_after_attention(traced: LayerTrace) -> tuple[Tensor, Tensor]:
+    """Return the vectors of all heads (head, key, hidden) and of the residual (key, hidden) after the first layer norm.
+
+    They are not weighted by attention, nor divided by the standard deviation of the layer norm.
+    """
+    layer_norms = [traced.layer.attention.output.LayerNorm]
+    return _linear_part(layer_norms, traced.head_outputs), _linear_part(layer_norms, traced.input_states)
+
+
+def _norms_with_residual(traced: LayerTrace, outputs: Tensor, residual: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the norms (query, key) and the mixing ratio (query,) of a layer, as `residual_norms`.
+
+    outputs, residual: as `_vectors_after_attention` returns them.
+    """
     first = traced.layer.attention.output.LayerNorm
-    return _norms(traced, [first], _spread(traced.attention_sum, first))
+    return _norms(traced, [first], _spread(traced.attention_sum, first), outputs, residual)
 
 
-def _norms(traced: LayerTrace, layer_norms: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _norms(
+    traced: LayerTrace, layer_norms: Sequence[nn.Module], spread: Tensor, outputs: Tensor, residual: Tensor
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute the norms (query, key), residual included, and the mixing ratio (query,).
 
     layer_norms: the layer norms to apply. spread: (query,), the product of their standard deviations.
+    outputs, residual: the linear part of the layer norms for the vectors of all heads (head, key, hidden) and for the
+        input of the layer (key, hidden).
     """
-    outputs, residual = _linear_part(layer_norms, traced.head_outputs), _linear_part(layer_norms, traced.input_states)
     norms = _summed_norms(traced.gated_probs, outputs)
     diagonal = torch.einsum("hq,hqd->qd", traced.gated_probs.diagonal(dim1=1, dim2=2), outputs)
     own_norms = (diagonal + residual).norm(dim=-1)
@@ -410,11 +433,12 @@ def activation_factor(activation: Callable[[Tensor], Tensor], inputs: Tensor) ->
 
 # ---------------------------------------------------------------------------- contribution graph
 
-# Methods of contribution graphs -> function that computes the contributions of a layer, (query, key).
-_GRAPH_MAPS: dict[str, Callable[[LayerTrace], np.ndarray]] = {
+# Methods of contribution graphs -> function that computes the contributions of a layer, (query, key), from its
+# activations and the result of `_vectors_after_attention`, from which the shares of the heads are computed as well.
+_GRAPH_MAPS: dict[str, Callable[[LayerTrace, Tensor, Tensor], np.ndarray]] = {
     "ALTI": _alti_map,
-    "DecompX": _decompx_norms,
-    "norms with residual": lambda traced: _norms_with_residual(traced)[0],
+    "DecompX": lambda traced, *_: _decompx_norms(traced),
+    "norms with residual": lambda traced, *vectors: _norms_with_residual(traced, *vectors)[0],
 }
 GRAPH_METHODS = tuple(_GRAPH_MAPS)
 
@@ -466,17 +490,21 @@ def contribution_graph(
     shares, residual = np.empty((layers, length, length)), np.empty((layers, length))
     head_shares = np.zeros((layers, heads, length, length), np.float32)
     for number, traced in enumerate(trace_text(loaded, encoding, head_mask)):
-        shares[number] = layer_shares(_GRAPH_MAPS[method](traced)[None], residual=False)[0]
+        vectors = _vectors_after_attention(traced)
+        shares[number] = layer_shares(_GRAPH_MAPS[method](traced, *vectors)[None], residual=False)[0]
         remaining_heads = list(traced.layer.attention.self.heads)
-        head_shares[number, remaining_heads], residual[number] = _divided_shares(traced, shares[number])
+        head_shares[number, remaining_heads], residual[number] = _divided_shares(traced, shares[number], *vectors)
         report_count(report, number + 1, layers, "layers")
     return ContributionGraph(encoding, method, shares, residual, head_shares)
 
 
-def _divided_shares(traced: LayerTrace, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide the shares (query, key) of a layer among its heads (head, query, key) and its residual (query,)."""
-    first = traced.layer.attention.output.LayerNorm
-    outputs, residual = _linear_part([first], traced.head_outputs), _linear_part([first], traced.input_states)
+def _divided_shares(
+    traced: LayerTrace, shares: np.ndarray, outputs: Tensor, residual: Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the shares (query, key) of a layer among its heads (head, query, key) and its residual (query,).
+
+    outputs, residual: as `_vectors_after_attention` returns them.
+    """
     parts = as_array(traced.gated_probs.abs() * outputs.norm(dim=-1)[:, None])  # (head, query, key)
     residual_part = as_array(residual.norm(dim=-1))
     total = parts.sum(0, dtype=np.float64)

@@ -45,7 +45,7 @@ def test_the_page_draws_the_paths_and_knocks_an_edge_out() -> None:
     dots = [trace["customdata"] for trace in figure_of(app, 12)["data"] if len(trace.get("customdata", [[]])[0]) == 3]
     assert sorted(dots[0]) == sorted(expected.tolist())
     assert f"{len(expected)} edges of at least 10%" in words(app)
-    assert "Inputs of “[MASK]”" in words(app) or "Inputs of" in words(app)
+    assert "Inputs of “door (masked)” in L3\nHeads of “opened” → “door (masked)” in L3" in words(app)
     app.button(key="knock_out_edge").click().run()
     settled(app)
     assert "random edges with an equal share" in words(app) and not app.exception
@@ -58,6 +58,22 @@ def test_a_long_text_is_drawn_around_the_target() -> None:
     text = " ".join(["She opened the door and walked in."] * 6)
     app = settled(visited("why", text=text, masked="24", attributed="graph", graph_window="16"))
     assert not app.exception and "tokens outside the window" in words(app)
+
+
+@pytest.mark.slow
+def test_a_long_text_has_no_empty_columns_at_its_sides_and_its_selected_edge_is_drawn() -> None:
+    """The columns end one token beyond the edges; without an edge in the address, the selected one is in the window."""
+    text = " ".join(["She opened the door and walked in."] * 6)
+    app = settled(visited("why", text=text, masked="24", attributed="graph", graph_threshold="10"))
+    assert not app.exception
+    figure = figure_of(app, 12)
+    points = next(trace["customdata"] for trace in figure["data"] if len(trace.get("customdata", [[]])[0]) == 3)
+    (selected,) = (box.value for box in app.selectbox if str(box.key).startswith("graph_input_"))
+    (row,) = (box.value[1] for box in app.selectbox if str(box.key).startswith("graph_node_"))
+    ends = [*np.array(points)[:, 1:].ravel().tolist(), selected, row]
+    window = range(row - 16, row + 16)
+    assert selected in window
+    assert len(figure["layout"]["xaxis"]["ticktext"]) == max(ends) - min(ends) + 3 < len(window)
 
 
 def test_a_figure_has_a_dot_for_each_edge_and_a_wrong_length_is_an_error() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import bert_core
 from bert_core.analysis.heads import PairHead
 from bert_core.analysis.relations import RelationRow
+from bert_core.loading import LoadedModel
 from bert_core.records import Contribution, CurvePoint
 from bert_core.records.probes import ProbePoint
 from bert_core.studies import external_scores, faithfulness, profiles
@@ -25,6 +29,7 @@ from bert_core.task_heads import TASK_HEADS, TaskHead
 from bert_core.training.measures import Measures
 from tests.families import save_family
 from viz_app import cli
+from viz_app.pages.why.graph import edge_columns, graph_npz
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "file-formats.md"
 PAIRS = "text,second\nThe cat sat.,The dog sat.\nThe king ran.,The woman ran.\n"
@@ -93,6 +98,22 @@ WRITTEN = (
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
 )
+
+
+def test_the_files_of_a_contribution_graph_have_the_documented_columns(tiny_loaded: LoadedModel) -> None:
+    """The columns of the table of edges and the arrays of the NPZ; both have the shares of the graph."""
+    graph = bert_core.contribution_graph(tiny_loaded, tiny_loaded.tokenizer.encode("The cat sat on the mat."))
+    edges = bert_core.paths_to(graph.shares, [2], 0.05)
+    columns = edge_columns(graph, edges)
+    assert list(columns) == TABLES["Contribution graph", 0]
+    for layer, query, key, share, head in zip(
+        *(columns[name] for name in ("layer", "query_position", "key_position", "share", "head")), strict=True
+    ):
+        assert share == graph.shares[layer, query, key]
+        assert graph.head_shares[layer, head, query, key] == graph.head_shares[layer, :, query, key].max()
+    with np.load(io.BytesIO(graph_npz(graph)), allow_pickle=False) as file:
+        assert set(file) == set(TABLES["Contribution graph", 1])
+        assert np.array_equal(file["shares"], graph.shares)
 
 
 def matches(documented: list[str], columns: set[str]) -> bool:

@@ -19,6 +19,7 @@ from viz_app.figures.primitives import (
 )
 from viz_app.figures.style import DIVERGING, figure_of, page, plain, sized, token_font, two_digits
 
+LONGEST_TILTED = 14  # letters of a tilted label
 LEVELS = 6  # of width and opacity
 ROW_HEIGHT, COLUMN_WIDTH = (52, 64), (46, 64)  # in pixels, and in lecture mode
 HIT_PLACE = 0.62  # of the dot of an edge between its query and its key, so that crossing edges have separate dots
@@ -49,6 +50,7 @@ def contribution_figure(
     x_query, x_key = (np.array([column_of[place] for place in ends.tolist()], float) for ends in (query, key))
     names = {place: plain(label, LONGEST_HOVER) for place, label in zip(positions, labels, strict=True)}
     highlight, traces = DIVERGING.colours()[-4], []
+    edge_colours = {True: colours.faint, False: colours.accent}  # of edges from a token to itself, and of all others
     for is_own in (True, False):
         is_this_kind = (query == key) == is_own
         limit = max(float(shares[is_this_kind].max(initial=0)), 1e-9)  # most shares of other tokens are smaller
@@ -56,10 +58,10 @@ def contribution_figure(
         for level in range(LEVELS):
             selected_edges = np.flatnonzero(is_this_kind & (levels == level))
             strength = (level + 1) / LEVELS
-            line = {"color": colours.faint if is_own else colours.accent, "width": sized(1, 2) + 5 * strength}
+            line = {"color": edge_colours[is_own], "width": sized(1.5, 2.5) + 5 * strength}
             traces.append(
                 _lines(
-                    x_query[selected_edges], x_key[selected_edges], layer[selected_edges], line, 0.35 + 0.6 * strength
+                    x_query[selected_edges], x_key[selected_edges], layer[selected_edges], line, 0.5 + 0.45 * strength
                 )
             )
     if all(place in column_of for place in selected[1:]):  # drawn whatever its share
@@ -82,14 +84,25 @@ def contribution_figure(
         scatter(x_dots, y_dots, hovers, customdata=edges.tolist(), marker=dots, meta={"columns": table}, **unchanged)
     )
     traces += _nodes(edges, column_of, names, targets, layers, selected[:2], highlight, unchanged)
+    legend = {
+        "from another token": edge_colours[False],
+        "from the same token": edge_colours[True],
+        "selected": highlight,
+    }
+    for name, colour in legend.items():
+        line = {"color": colour, "width": sized(5, 7)}
+        traces.append(scatter([None], [None], mode="lines", line=line, name=name, showlegend=True))
     is_tilted = len(labels) > 12 or max(map(len, labels)) * sized(8, 11) > sized(*COLUMN_WIDTH) * 2
-    size, bottom = sized(13, 17), sized(120, 150) if is_tilted else sized(40, 52)
+    size, top = sized(13, 17), sized(36, 48)
+    names_shown = [plain(label, LONGEST_TILTED if is_tilted else LONGEST_LABEL) for label in labels]
+    bottom = 28 + sized(7, 9) * max(map(len, names_shown)) if is_tilted else sized(40, 52)
     layout = {
         **CLICKS,
         "hoverdistance": 14,
-        "height": (layers + 1) * sized(*ROW_HEIGHT) + bottom,
-        "margin": {"l": 8, "r": 16, "t": 8, "b": bottom if is_tilted else 8},
-        "xaxis": ticks_at([plain(label, 14 if is_tilted else LONGEST_LABEL) for label in labels])
+        "height": (layers + 1) * sized(*ROW_HEIGHT) + top + bottom,
+        "margin": {"l": 8, "r": 16, "t": top, "b": bottom if is_tilted else 8},
+        "showlegend": True,
+        "xaxis": ticks_at(names_shown)
         | {"range": [-0.6, len(labels) - 0.4], "fixedrange": True, "tickangle": -50 if is_tilted else 0}
         | {"tickfont": token_font(size), "automargin": not is_tilted},
         "yaxis": ticks_at(["embeddings  ", *(f"L{number}  " for number in range(layers))])

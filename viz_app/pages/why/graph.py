@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,7 @@ from viz_app.shell.work import confirm, estimate_seconds, is_requested, request,
 
 TYPICAL_EDGES = 45  # that the automatic threshold draws
 MAX_EDGES = 1200  # that are drawn
+MAX_WHOLE = 16  # tokens of a window whose columns are all drawn
 RANDOM_EDGES = 40
 KNOCKOUT = "edge knockout"  # slot of the request
 LARGEST = 10  # inputs of a node in the bars
@@ -120,6 +122,17 @@ def _is_drawn(edges: np.ndarray, positions: range) -> np.ndarray:
     return is_drawn
 
 
+def _columns(positions: range, ends: np.ndarray) -> range:
+    """Return the positions that have columns: in a long window without the tokens before and after all ends of edges.
+
+    ends: (end,), positions of the drawn and selected edges and of the target.
+    """
+    if len(positions) <= MAX_WHOLE:
+        return positions
+    ends = ends[(ends >= positions.start) & (ends < positions.stop)]
+    return range(max(positions.start, int(ends.min()) - 1), min(positions.stop, int(ends.max()) + 2))
+
+
 def _draw_graph(
     page: View,
     selection: Selection,
@@ -137,7 +150,8 @@ def _draw_graph(
     largest = np.sort(np.argsort(-shares, kind="stable")[:MAX_EDGES])
     edges, shares = edges[largest], shares[largest]
     current = _current_edge(graph, rows, positions)
-    labels = encoding.labels[positions.start : positions.stop]
+    columns = _columns(positions, np.concatenate([edges[:, 1:].ravel(), current[1:], rows]))
+    labels = encoding.labels[columns.start : columns.stop]
     flow = product_of_layers(graph.shares)[-1][rows[0]]
     with page.figure():
         st.subheader(TEXTS["graph.headline"].format(answer=answer), anchor=False)
@@ -153,11 +167,11 @@ def _draw_graph(
             )
         st.markdown(sentence)
         figure = contribution_figure(
-            edges, shares, positions, labels, len(graph.shares),
-            targets=[row for row in rows if row in positions], selected=current,
+            edges, shares, columns, labels, len(graph.shares),
+            targets=[row for row in rows if row in columns], selected=current,
         )  # fmt: skip
         alt = TEXTS["graph.alt"].format(count=len(edges), tokens=len(labels), layers=len(graph.shares))
-        chart(figure, key="graph", alt=alt, on_select=partial(_click, graph), selection_mode="points")
+        chart(figure, key="graph", alt=alt, on_select=partial(_click, graph, positions), selection_mode="points")
     page.read(TEXTS["graph.reading"], TEXTS["graph.misleads"])
     with st.container(key="more"):
         _draw_lists(graph, edges, positions, current)
@@ -167,19 +181,30 @@ def _draw_graph(
         with right:
             _draw_heads(graph, current)
         _draw_knockout(selection, target, graph, current)
-    columns = dict(zip(("layer", "query_position", "key_position"), edges.T.tolist(), strict=True))
-    names = {"query": [encoding.tokens[place] for place in columns["query_position"]]}
-    names["key"] = [encoding.tokens[place] for place in columns["key_position"]]
-    table = columns | names | {"share": shares.tolist()}
-    add_file("Edges of the graph (CSV)", partial(labelled_csv, table), "graph.csv")
-    add_file("All shares (NPZ)", partial(_npz, selection, graph_method.value), "graph.npz")
+    add_file("Edges of the graph (CSV)", lambda: labelled_csv(edge_columns(graph, edges)), "graph.csv")
+    add_file("All shares (NPZ)", partial(graph_npz, graph), "graph.npz")
     st.page_link(frame.streamlit_page("attention"), label=TEXTS["graph.attention"], icon=":material/grid_view:")
 
 
-def _npz(selection: Selection, method: str) -> bytes:
-    graph = wait_for(_graph(selection.loaded, selection.encoding, method, selection.head_mask))
+def edge_columns(graph: ContributionGraph, edges: np.ndarray) -> dict[str, Sequence[object]]:
+    """Return the columns of the exported table of edges (edge, 3)."""
+    layer, query, key = edges.T.tolist()
+    tokens = graph.encoding.tokens
+    return {
+        "layer": layer,
+        "query_position": query,
+        "key_position": key,
+        "query": [tokens[place] for place in query],
+        "key": [tokens[place] for place in key],
+        "share": graph.shares[tuple(edges.T)].tolist(),
+        "head": graph.head_shares[layer, :, query, key].argmax(-1).tolist(),
+    }
+
+
+def graph_npz(graph: ContributionGraph) -> bytes:
+    """Return all shares of a graph as NPZ."""
     arrays = {"shares": graph.shares, "residual": graph.residual, "head_shares": graph.head_shares}
-    return npz(arrays, tokens=graph.encoding.tokens)
+    return npz(arrays, tokens=graph.encoding.tokens, method=[graph.method])
 
 
 def _current_edge(graph: ContributionGraph, rows: tuple[int, ...], positions: range) -> Edge:
@@ -188,22 +213,22 @@ def _current_edge(graph: ContributionGraph, rows: tuple[int, ...], positions: ra
     edge = graph_edge.value
     if edge is not None and edge[0] < layers and all(place in positions for place in edge[1:]):
         return edge
-    return _largest_edge(graph, layers - 1, rows[0])
+    return _largest_edge(graph, positions, layers - 1, rows[0])
 
 
-def _largest_edge(graph: ContributionGraph, layer: int, query: int) -> Edge:
-    """Return the edge with the largest share from another token into a node."""
-    shares = graph.shares[layer, query].copy()
-    shares[query] = -1
-    return layer, query, int(shares.argmax())
+def _largest_edge(graph: ContributionGraph, positions: range, layer: int, query: int) -> Edge:
+    """Return the edge with the largest share from another drawn token into a node."""
+    shares = graph.shares[layer, query, positions.start : positions.stop].copy()
+    shares[query - positions.start] = -1
+    return layer, query, positions[int(shares.argmax())]
 
 
-def _click(graph: ContributionGraph) -> None:
+def _click(graph: ContributionGraph, positions: range) -> None:
     """Select the node or the edge that was clicked in the figure."""
     for point in st.session_state["graph"].selection.points:
         if numbers := point.get("customdata"):
             layer, query, *keys = map(int, numbers)
-            _select(graph, (layer, query, keys[0]) if keys else _largest_edge(graph, layer, query))
+            _select(graph, (layer, query, keys[0]) if keys else _largest_edge(graph, positions, layer, query))
 
 
 def _select(graph: ContributionGraph, edge: Edge) -> None:
@@ -226,7 +251,7 @@ def _draw_lists(graph: ContributionGraph, edges: np.ndarray, positions: range, c
         st.selectbox(
             TEXTS["graph.node"], nodes, index=nodes.index((layer, query)), key=f"graph_node_{suffix}", width=260,
             format_func=lambda node: f"L{node[0]} {labels[node[1]]} ({node[1]})",
-            on_change=_take_node, args=(graph, f"graph_node_{suffix}"),
+            on_change=_take_node, args=(graph, positions, f"graph_node_{suffix}"),
         )  # fmt: skip
         st.selectbox(
             TEXTS["graph.input"], inputs, index=inputs.index(key), key=f"graph_input_{suffix}", width=260,
@@ -235,9 +260,9 @@ def _draw_lists(graph: ContributionGraph, edges: np.ndarray, positions: range, c
         )  # fmt: skip
 
 
-def _take_node(graph: ContributionGraph, key: str) -> None:
+def _take_node(graph: ContributionGraph, positions: range, key: str) -> None:
     layer, query = st.session_state[key]
-    _select(graph, _largest_edge(graph, layer, query))
+    _select(graph, _largest_edge(graph, positions, layer, query))
 
 
 def _take_input(graph: ContributionGraph, key: str, node: tuple[int, int]) -> None:
@@ -256,6 +281,7 @@ def _draw_inputs(graph: ContributionGraph, current: Edge) -> None:
         {"attention": (100 * attention[order]).tolist(), "residual connection": (100 * residual[order]).tolist()},
         title=TEXTS["graph.share"],
         write=lambda value: two_digits(value) if value else "",
+        fills={"attention": {"color": page_colours().accent}, "residual connection": {"color": page_colours().faint}},
         selected=order.index(key) if key in order else None,
     )
     chart(figure, key="graph_inputs", grows=False, alt=f"Shares of {len(order)} inputs: {', '.join(labels)}")

@@ -90,6 +90,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.scenes": {"numpy"},
     "bert_core.agreement": {"bert_core.csv_cells", "bert_core.tokenizer"},
+    "bert_core.circuits": {
+        "numpy", "torch", "tokenizers", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.modeling", "bert_core.loading", "bert_core.records",
+    },
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
@@ -120,7 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
         "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown_tokens",
-        "bert_core.task_heads",
+        "bert_core.task_heads", "bert_core.agreement", "bert_core.circuits",
     },
     "bert_core.training": {
         "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",

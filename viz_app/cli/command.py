@@ -30,6 +30,7 @@ from viz_app.cli import (
     explain,
     export_onnx,
     find_heads,
+    ground_truth,
     heads,
     lessons,
     neurons,
@@ -74,6 +75,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "direct": (direct.direct, 'headlight direct "She opened the [MASK]." --word door --model my-modernbert'),
         "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
+        "ground-truth": (ground_truth.ground_truth, "headlight ground-truth --sentences 20 --out truth.csv"),
         "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),
         "probe": (probe.probe, "headlight probe treebank.conllu --label upos --out probes.csv"),
         "tune-lens": (train.tune_lens, "headlight tune-lens texts.txt --folder lens"),
@@ -111,7 +113,7 @@ app.add_typer(lessons.app, name="lessons", rich_help_panel="Learn")
 for former in aliases.FORMER_COMMANDS:
     app.command(former, hidden=True, cls=Command)(aliases.with_note(former))
 # Commands that start again with the settings of malloc.
-LONG_COMMANDS = {"faithfulness", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
+LONG_COMMANDS = {"faithfulness", "ground-truth", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),

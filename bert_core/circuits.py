@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,26 +24,10 @@ from bert_core.records import TruthSentence
 from bert_core.refused import Refused, require_int, short_repr, validate_arguments
 from bert_core.tokenizer import MASK, SPECIAL_TOKENS, Tokenizer
 
-WORDS = tuple(
-    [
-        "the",
-        "a",
-        "cat",
-        "dog",
-        "man",
-        "king",
-        "door",
-        "city",
-        "river",
-        "day",
-        "house",
-        "child",
-        "ran",
-        "saw",
-        "has",
-        "was",
-    ]
-)
+WORDS = (
+    "the", "a", "cat", "dog", "man", "king", "door", "city", "river", "day", "house", "child", "ran", "saw", "has",
+    "was",
+)  # fmt: skip
 VOCABULARY = (*SPECIAL_TOKENS, *WORDS)
 POSITIONS = 16
 FEATURES = 2 * len(VOCABULARY) + POSITIONS
@@ -116,7 +101,7 @@ def _looked_up_word() -> BertForPreTraining:
     _set_head(model, 1, 1, attends=same_word, source=WORD, destination=COPIED, gain=50.0)
     # [MASK] has the same previous word as itself, so that its attention to itself is suppressed.
     mask, slot = VOCABULARY.index(MASK), FEATURES + len(VOCABULARY)
-    attention = model.bert.encoder.layer[1].attention.self
+    attention: Any = model.bert.encoder.layer[1].attention.self
     attention.query.weight[slot, mask] = -ATTENTION_SCALE * 1e3
     attention.key.weight[slot, mask] = 1.0
     return model
@@ -141,7 +126,7 @@ def _model_without_heads(layers: int) -> BertForPreTraining:
         parameter.zero_()
         if name.endswith("LayerNorm.weight"):
             parameter.fill_(1)
-    embeddings = model.bert.embeddings
+    embeddings: Any = model.bert.embeddings
     embeddings.word_embeddings.weight.copy_(_states(torch.eye(len(VOCABULARY)), WORD))
     embeddings.position_embeddings.weight.copy_(_states(torch.eye(POSITIONS), POSITION))
     transform = model.cls.predictions.transform.dense.weight
@@ -165,7 +150,8 @@ def _set_head(
     attends: pairs of a feature of the query and a feature of the key. source, destination: the features that the head
     reads, and those that it writes. gain: factor of what it writes.
     """
-    attention, first = model.bert.encoder.layer[layer].attention, head * FEATURES
+    attention: Any = model.bert.encoder.layer[layer].attention
+    first = head * FEATURES
     for slot, (query, key) in enumerate(attends):
         attention.self.query.weight[first + slot, query] = ATTENTION_SCALE
         attention.self.key.weight[first + slot, key] = 1.0

@@ -346,6 +346,10 @@ def faithfulness_of(work: Work) -> str:
     )  # fmt: skip
 
 
+def truth_of(work: Work, name: str, source: str | Path) -> str:
+    return work.once(f"truth-{name}", "ground-truth", "--set", source, "--out", work.folder / f"truth-{name}.csv")
+
+
 def lens_of(work: Work) -> None:
     """The translators and their card, into the model's folder."""
     folder = work.folder / "lens"
@@ -387,6 +391,12 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "layers": ("results/pruning.md", lambda work: parts_of(work, "layers", "ablation", 6, 6)),
     "recovery": ("results/pruning.md", recovery_of),
     "faithfulness": ("results/faithfulness.md", faithfulness_of),
+    "truth-agreement": ("results/ground-truth.md", lambda work: truth_of(work, "agreement", "agreement")),
+    "truth-treebank": (
+        "results/ground-truth.md",
+        lambda work: truth_of(work, "treebank", work.texts / "en_ewt-ud-dev.conllu"),
+    ),
+    "truth-circuits": ("results/ground-truth.md", lambda work: truth_of(work, "circuits", "circuits")),
     "number": ("results/probes.md", lambda work: probes_of(work, "number", "--erase")),
     "upos": ("results/probes.md", lambda work: probes_of(work, "upos", "--erase")),
     "relation": ("results/probes.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),

@@ -35,6 +35,7 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
+from bert_core.studies.ground_truth import RANDOM
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.probes import read_probes
 from bert_core.studies.treebank import read_treebank
@@ -347,7 +348,12 @@ def faithfulness_of(work: Work) -> str:
 
 
 def truth_of(work: Work, name: str, source: str | Path) -> str:
-    return work.once(f"truth-{name}", "ground-truth", "--set", source, "--out", work.folder / f"truth-{name}.csv")
+    table = work.once(f"truth-{name}", "ground-truth", "--set", source, "--out", work.folder / f"truth-{name}.csv")
+    if name == "agreement":
+        methods = re.findall(r"^\| ([^|]+?) \| [\d.]+ \(", table, re.MULTILINE)
+        content = json.dumps([method for method in methods if method != RANDOM], indent=1)
+        (ASSETS / MODEL / "method_ranks.json").write_text(content + "\n", encoding="utf-8")
+    return table
 
 
 def lens_of(work: Work) -> None:

@@ -83,7 +83,7 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     strip = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
     names = [method.name for method in METHODS]
     shown = {text.split("<br>")[0]: trace for trace in strip for text in trace.get("hovertext", ())[:1]}
-    assert list(shown) == ["rollout", "integrated gradients", "occlusion", "attention"]
+    assert list(shown) == ["rollout", "occlusion", "integrated gradients", "gradient x attention"]
     for name, trace in shown.items():
         assert_near([float(text.split("<br>")[2]) for text in trace["hovertext"]], expected[names.index(name)])
     assert "It has no sign, weights all heads equally" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import permutations
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import bert_core
 from bert_core import LoadedModel, Refused
 from bert_core.agreement import sentences
 from bert_core.analysis.ground_truth import ACCURACIES, VARIANTS, bootstrap_interval, truth_accuracy
+from bert_core.loading import ASSETS
 from bert_core.methods import METHODS
 from bert_core.records import TruthSentence
 from bert_core.studies.ground_truth import (
@@ -299,3 +301,14 @@ def test_settings_and_records_refuse_invalid_values() -> None:
     for text, relevant in ("no mask", ((0, 2),)), ("a [MASK]", ((0, 99),)), ("a [MASK]", ()), ("a [MASK]", ((1,),)):
         with pytest.raises(Refused):
             TruthSentence(text, relevant, "is", "are")
+
+
+def test_the_ranks_of_the_page_are_those_of_the_documented_table() -> None:
+    """The bundled file has every method once, in the order of the table of the agreement sentences."""
+    document = Path(__file__).parents[2] / "docs" / "results" / "ground-truth.md"
+    section = document.read_text("utf-8").partition("figures: truth-agreement")[2].partition("end of figures")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ") and "(" in line]
+    shares = {row[0].removeprefix("| "): float(row[1].split()[0]) for row in rows if RANDOM not in row[0]}
+    ranks = json.loads((ASSETS / "headlight-mini" / "method_ranks.json").read_text("utf-8"))
+    assert ranks == list(shares) and set(ranks) == {method.name for method in METHODS}
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)

@@ -9,7 +9,7 @@ from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.maps import WHOLE_TOKENS
-from viz_app.pages.why import EXAMPLE, TEXTS, attributed, components, measure, method, whole_file, words
+from viz_app.pages.why import EXAMPLE, RANKED_METHODS, TEXTS, attributed, components, measure, method, whole_file, words
 from viz_app.pages.why.scores import (
     LONG_TEXT_METHODS,
     MEASURES,
@@ -37,7 +37,7 @@ from viz_app.shell.work import duration_text, time_limit_message
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
 LONG_STAND_IN = "input x gradient"  # the same for a long text
 # The first three of these that are not selected are drawn below the selected method.
-COMPARED = ("integrated gradients", "occlusion", "attention", "DecompX")
+COMPARED = RANKED_METHODS[:4]
 UNLIKELY = 0.1  # probability below which a target is called unlikely
 
 

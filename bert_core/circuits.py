@@ -101,7 +101,8 @@ def _looked_up_word() -> BertForPreTraining:
     _set_head(model, 1, 1, attends=same_word, source=WORD, destination=COPIED, gain=50.0)
     # [MASK] has the same previous word as itself, so that its attention to itself is suppressed.
     mask, slot = VOCABULARY.index(MASK), FEATURES + len(VOCABULARY)
-    attention: Any = model.bert.encoder.layer[1].attention.self
+    layer: Any = model.bert.encoder.layer[1]
+    attention = layer.attention.self
     attention.query.weight[slot, mask] = -ATTENTION_SCALE * 1e3
     attention.key.weight[slot, mask] = 1.0
     return model

@@ -117,7 +117,7 @@ class _Question:
 
 @validate_arguments
 def judge_ground_truth(
-    loaded: LoadedModel,
+    loaded: LoadedModel | None,
     source: str | Path,
     table: Path,
     settings: GroundTruthSettings,
@@ -128,24 +128,39 @@ def judge_ground_truth(
 
     The judgements of each sentence are appended to the table at once, and the same call resumes an existing table.
 
-    source: "agreement" for the sentences of `bert_core.agreement`; "circuits" for the models of `bert_core.circuits`,
-        which then replace `loaded`; or the path of a treebank or a table, see `read_truth_sentences`.
+    loaded: the model; None for the circuits, which are models themselves.
+    source: "agreement" for the sentences of `bert_core.agreement`; "circuits" for the models of `bert_core.circuits`;
+        or the path of a treebank or a table, see `read_truth_sentences`.
     table: CSV file of the judgements; the identity of the study is next to it in TABLE.settings.json.
     report: receives the number of judged sentences (see `Progress`).
-    Raises Refused for an edited model, a method that the model does not support, a table of another study, or a set in
-    which the model predicts no word correctly.
+    Raises Refused for an edited model, a method that the model does not support, a model beside the circuits or none
+    beside other sentences, a table of another study, or a set in which the model predicts no word correctly.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import bert_core
+    >>> settings = bert_core.GroundTruthSettings(sentences=6, methods=("occlusion", "attention"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = bert_core.judge_ground_truth(None, "circuits", Path(folder) / "table.csv", settings)
+    >>> best = bert_core.summarise_truth(result.judgements)[0]
+    >>> best.method, best.value("signed", "pointing")[0]
+    ('occlusion', 1.0)
     """
-    check_unedited(loaded.edits, "a study")
-    methods = settings.methods or supported_methods(loaded)
-    check_methods(loaded, methods)
+    circuit = _cached_circuit(next(iter(CIRCUITS))) if source == "circuits" else None
+    if (loaded is None) != (circuit is not None):
+        raise Refused("the circuits are models themselves: give None as the model for them, and a model for other sets")
+    model = loaded or circuit
+    assert model is not None
+    check_unedited(model.edits, "a study")
+    methods = settings.methods or supported_methods(model)
+    check_methods(model, methods)
     sentences = _sentences(source)
-    if source != "circuits":
-        loaded.require_head("words", "the verb at [MASK] cannot be predicted")
+    model.require_head("words", "the verb at [MASK] cannot be predicted")
     identity = as_json_values(
         {
             "version": STATE_VERSION,
             "text": sha256(repr(sentences).encode()).hexdigest(),
-            "weights": "" if source == "circuits" else fingerprint(loaded),
+            "weights": "" if loaded is None else fingerprint(loaded),
             **dataclasses.asdict(settings),
             "methods": methods,
         }
@@ -166,7 +181,7 @@ def judge_ground_truth(
             if number in by_number:
                 rows = by_number[number]
             else:
-                model = load_cached_circuit(sentence.condition) if source == "circuits" else loaded
+                model = loaded or _cached_circuit(sentence.condition)
                 question = _question(model, number, sentence, settings)
                 if isinstance(question, str):
                     counts[question] += 1
@@ -184,7 +199,7 @@ def judge_ground_truth(
     return GroundTruth(tuple(judgements), counts["right"], counts["wrong"], counts["unusable"])
 
 
-load_cached_circuit = cache(load_circuit)
+_cached_circuit = cache(load_circuit)
 
 
 def _sentences(source: str | Path) -> tuple[TruthSentence, ...]:

@@ -242,12 +242,12 @@ def test_an_interrupted_study_resumes_with_the_same_table(mini: LoadedModel, tmp
     assert len({row.condition for row in result.judgements}) >= 5, "the conditions in turn, without wrong predictions"
     assert all(row.difference > 0 for row in result.judgements), "only right predictions are explained"
     with pytest.raises(Refused, match="other settings"):
-        judge_ground_truth(mini, "circuits", whole, QUICK)
+        judge_ground_truth(None, "circuits", whole, QUICK)
 
 
-def test_occlusion_finds_the_relevant_words_of_circuits(mini: LoadedModel, tmp_path: Path) -> None:
+def test_occlusion_finds_the_relevant_words_of_circuits(tmp_path: Path) -> None:
     """With one copied word its mass is 1; a random ranking has the expected accuracy."""
-    result = judge_ground_truth(mini, "circuits", tmp_path / "table.csv", QUICK)
+    result = judge_ground_truth(None, "circuits", tmp_path / "table.csv", QUICK)
     copies = [row for row in result.judgements if row.condition in ("copied word", "redundant heads")]
     for row in copies:
         if row.method == "occlusion":
@@ -255,6 +255,14 @@ def test_occlusion_finds_the_relevant_words_of_circuits(mini: LoadedModel, tmp_p
         if row.method == RANDOM:
             assert_near(row.accuracies[0][2], row.relevant / row.tokens, of=1.0)
     assert read_truth_judgements(tmp_path / "table.csv")[:4] == list(result.judgements[:4])
+
+
+def test_circuits_have_no_model_and_other_sets_need_one(mini: LoadedModel, tmp_path: Path) -> None:
+    """A model that would not be used, and a missing one, are refused before a table is written."""
+    for loaded, source in ((mini, "circuits"), (None, "agreement")):
+        with pytest.raises(Refused, match="give None as the model"):
+            judge_ground_truth(loaded, source, tmp_path / "table.csv", QUICK)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_special_tokens_are_ranked_on_request(mini: LoadedModel, tmp_path: Path) -> None:
@@ -276,9 +284,9 @@ def test_words_of_several_tokens_and_wrong_predictions_are_skipped(mini: LoadedM
         judge_ground_truth(mini, table, tmp_path / "out.csv", QUICK)
 
 
-def test_a_summary_is_the_mean_and_sorted(mini: LoadedModel, tmp_path: Path) -> None:
+def test_a_summary_is_the_mean_and_sorted(tmp_path: Path) -> None:
     """Means lie within their intervals, the best method is first, and the random ranking is last."""
-    result = judge_ground_truth(mini, "circuits", tmp_path / "table.csv", QUICK)
+    result = judge_ground_truth(None, "circuits", tmp_path / "table.csv", QUICK)
     summaries = summarise_truth(result.judgements)
     assert summaries[-1].method == RANDOM
     pointing = [summary.value("signed", "pointing")[0] for summary in summaries[:-1]]

@@ -36,9 +36,10 @@ def ground_truth(
 ) -> None:
     """Compare attribution methods with words that are known to determine a prediction.
 
-    In the sentences a verb is masked, and its subject determines its number. In the set "circuits" the models are built
-    by hand, so that the relevant words are known exactly. Run the same command again to resume. Prints a table in
-    Markdown: the share of sentences in which a subject gets the largest score, and other accuracies.
+    In the sentences a verb is masked, and its subject determines its number. The set "circuits" has models of its own
+    in place of --model: their weights are set by hand, so that the relevant words are known exactly. Run the same
+    command again to resume. Prints a table in Markdown: the share of sentences in which a relevant word gets the
+    largest score, and other accuracies.
     """
     from bert_core.studies.files import check_file
     from bert_core.studies.ground_truth import judge_ground_truth, summarise_truth, truth_markdown
@@ -49,7 +50,8 @@ def ground_truth(
         source = Path(sentences_from)
         check_file(source)
     shared.check_output(out, source if isinstance(source, Path) else None, kinds=("csv",))
-    result = judge_ground_truth(shared.load(model, device), source, out, study, report=shared.ProgressPrinter())
+    loaded = None if source == "circuits" else shared.load(model, device)
+    result = judge_ground_truth(loaded, source, out, study, report=shared.ProgressPrinter())
     shared.note(
         f"{result.sentences:,} sentences; the model predicts the wrong word in {result.wrong:,}, and "
         f"{result.unusable:,} have a word of several tokens or are too long"

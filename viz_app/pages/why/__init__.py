@@ -11,15 +11,16 @@ TEXTS = page_texts("why")
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
 EXAMPLE = Example("He drank a cup of tea with milk.", masked=(5,), target="6:tea", remark=TEXTS["remark"])
 
-# Methods of the bundled model, best first, by how often the subject of a masked verb has the largest score.
+# Methods, best first, by how often the subject of a masked verb has the largest score with headlight-mini.
 RANKED_METHODS: tuple[str, ...] = tuple(
     json.loads((ASSETS / "headlight-mini" / "method_ranks.json").read_text(encoding="utf-8"))
 )
+NUMBERED_METHODS = {name: f"{rank}. {name}" for rank, name in enumerate(RANKED_METHODS, 1)}
 
 attributed = select("attributed", **TEXTS.control("attributed"), label_visibility="collapsed")
 method = select(
     "method",
-    {name: f"{rank}. {name}" for rank, name in enumerate(RANKED_METHODS, 1)},
+    NUMBERED_METHODS,
     default="DecompX",
     widget="selectbox",
     width=240,

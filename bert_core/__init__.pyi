@@ -27,6 +27,7 @@ from .analysis.flow import attention_rollout as attention_rollout
 from .analysis.flow import layer_mixing as layer_mixing
 from .analysis.flow import mean_of_heads as mean_of_heads
 from .analysis.flow import paths_to as paths_to
+from .analysis.ground_truth import truth_accuracy as truth_accuracy
 from .analysis.heads import PairHead as PairHead
 from .analysis.heads import find_heads as find_heads
 from .analysis.heads import heads_agreement as heads_agreement
@@ -101,6 +102,8 @@ from .attention import BertSelfAttention as BertSelfAttention
 from .attention import BertSelfOutput as BertSelfOutput
 from .checkpoint import CheckpointError as CheckpointError
 from .checkpoint import LoadReport as LoadReport
+from .circuits import circuit_sentences as circuit_sentences
+from .circuits import load_circuit as load_circuit
 from .config import BertConfig as BertConfig
 from .editing import edited as edited
 from .editing import unedited as unedited
@@ -196,6 +199,7 @@ from .records.tokens import PairRow as PairRow
 from .records.tokens import PairScore as PairScore
 from .records.tokens import SentenceScore as SentenceScore
 from .records.tokens import TokenMaps as TokenMaps
+from .records.truth import TruthSentence as TruthSentence
 from .refused import Refused as Refused
 from .run.ablation import ablate_heads as ablate_heads
 from .run.answers import Answer as Answer
@@ -272,6 +276,12 @@ from .studies.faithfulness import MethodSummary as MethodSummary
 from .studies.faithfulness import judge_file as judge_file
 from .studies.faithfulness import read_judgements as read_judgements
 from .studies.faithfulness import summarise_methods as summarise_methods
+from .studies.ground_truth import GroundTruth as GroundTruth
+from .studies.ground_truth import TruthJudgement as TruthJudgement
+from .studies.ground_truth import TruthSummary as TruthSummary
+from .studies.ground_truth import judge_ground_truth as judge_ground_truth
+from .studies.ground_truth import read_truth_judgements as read_truth_judgements
+from .studies.ground_truth import summarise_truth as summarise_truth
 from .studies.head_profiles import head_profiles as head_profiles
 from .studies.head_tables import read_table as read_table
 from .studies.head_tables import write_table as write_table
@@ -311,10 +321,12 @@ from .studies.search import search as search
 from .studies.settings import CorpusSettings as CorpusSettings
 from .studies.settings import EvaluationSettings as EvaluationSettings
 from .studies.settings import ExplainSettings as ExplainSettings
+from .studies.settings import GroundTruthSettings as GroundTruthSettings
 from .studies.settings import IndexSettings as IndexSettings
 from .studies.settings import NeuronSettings as NeuronSettings
 from .studies.settings import ProbeSettings as ProbeSettings
 from .studies.settings import StudySettings as StudySettings
+from .studies.subject_verb import read_truth_sentences as read_truth_sentences
 from .studies.token_profiles import token_profiles as token_profiles
 from .studies.treebank import TreeSentence as TreeSentence
 from .studies.treebank import read_treebank as read_treebank

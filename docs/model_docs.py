@@ -35,6 +35,7 @@ from bert_core.fingerprint import fingerprint
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
+from bert_core.studies.ground_truth import RANDOM
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.probes import read_probes
 from bert_core.studies.treebank import read_treebank
@@ -346,6 +347,15 @@ def faithfulness_of(work: Work) -> str:
     )  # fmt: skip
 
 
+def truth_of(work: Work, name: str, source: str | Path) -> str:
+    table = work.once(f"truth-{name}", "ground-truth", "--set", source, "--out", work.folder / f"truth-{name}.csv")
+    if name == "agreement":
+        methods = re.findall(r"^\| ([^|]+?) \| [\d.]+ \(", table, re.MULTILINE)
+        content = json.dumps([method for method in methods if method != RANDOM], indent=1)
+        (ASSETS / MODEL / "method_ranks.json").write_text(content + "\n", encoding="utf-8")
+    return table
+
+
 def lens_of(work: Work) -> None:
     """The translators and their card, into the model's folder."""
     folder = work.folder / "lens"
@@ -387,6 +397,12 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "layers": ("results/pruning.md", lambda work: parts_of(work, "layers", "ablation", 6, 6)),
     "recovery": ("results/pruning.md", recovery_of),
     "faithfulness": ("results/faithfulness.md", faithfulness_of),
+    "truth-agreement": ("results/ground-truth.md", lambda work: truth_of(work, "agreement", "agreement")),
+    "truth-treebank": (
+        "results/ground-truth.md",
+        lambda work: truth_of(work, "treebank", work.texts / "en_ewt-ud-dev.conllu"),
+    ),
+    "truth-circuits": ("results/ground-truth.md", lambda work: truth_of(work, "circuits", "circuits")),
     "number": ("results/probes.md", lambda work: probes_of(work, "number", "--erase")),
     "upos": ("results/probes.md", lambda work: probes_of(work, "upos", "--erase")),
     "relation": ("results/probes.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),

@@ -639,6 +639,22 @@ def neuron_profiles(side: Side) -> object:
 
 
 @path
+def judge_ground_truth(side: Side) -> object:
+    table = side.file(".csv")
+    sentence = "text,subject,right,wrong\nthe king [MASK] to the door,king,{},{}\n"
+    results = []
+    for number, words in enumerate((("ran", "saw"), ("saw", "ran"))):  # the tiny model predicts one of the two
+        source = table.with_name(f"sentences{number}.csv")
+        source.write_text(sentence.format(*words), encoding="utf-8")
+        settings = bert_core.GroundTruthSettings(methods=("occlusion", "saliency"))
+        try:
+            results.append(bert_core.judge_ground_truth(side.tiny, source, table, settings))
+        except bert_core.Refused:
+            continue
+    return results
+
+
+@path
 def judge_file(side: Side) -> object:
     settings = bert_core.StudySettings(
         questions=2, kinds=("content",), methods=("occlusion",), lengths=(4, 24), least=0.0, random_rankings=5

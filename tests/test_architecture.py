@@ -94,6 +94,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.scenes": {"numpy"},
     "bert_core.agreement": {"bert_core.csv_cells", "bert_core.tokenizer"},
+    "bert_core.circuits": {
+        "numpy", "torch", "tokenizers", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.modeling", "bert_core.loading", "bert_core.records",
+    },
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
@@ -125,7 +129,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
         "bert_core.edits", "bert_core.config", "bert_core.fingerprint", "bert_core.unknown_tokens",
-        "bert_core.task_heads",
+        "bert_core.task_heads", "bert_core.agreement", "bert_core.circuits",
     },
     "bert_core.training": {
         "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
@@ -152,7 +156,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.notation", "viz_app.tokens", "viz_app.maps", "viz_app.windows",
     },
     "viz_app.export": {
-        "bert_core.csv_cells", "bert_core.loading", "bert_core.target_kinds", "bert_core.task_heads", "jinja2", "pandas",
+        "bert_core.csv_cells", "bert_core.loading", "bert_core.target_kinds", "bert_core.task_heads", "jinja2",
+        "pandas",
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
         "viz_app.texts", "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",

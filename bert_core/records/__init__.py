@@ -51,3 +51,4 @@ from bert_core.records.tokens import PairRow as PairRow
 from bert_core.records.tokens import PairScore as PairScore
 from bert_core.records.tokens import SentenceScore as SentenceScore
 from bert_core.records.tokens import TokenMaps as TokenMaps
+from bert_core.records.truth import TruthSentence as TruthSentence

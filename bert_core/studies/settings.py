@@ -365,3 +365,32 @@ class StudySettings(Settings):
                 raise Refused(
                     f"{name} is {shortest} to {longest} tokens: give the minimum, from {minimum}, before the maximum"
                 )
+
+
+@dataclass(frozen=True)
+class GroundTruthSettings(Settings):
+    """Settings of `judge_ground_truth`; an existing table is resumed only with the same settings, except `sentences`.
+
+    sentences: maximum number of sentences that the model answers correctly.
+    methods: names of attribution methods; empty for all that the model supports.
+    max_length: maximum number of tokens of a sentence; longer ones are skipped.
+    special_tokens: whether [CLS], [SEP] and the masked word are ranked too. They are never relevant.
+    seed: random seed of the order of the sentences.
+    Raises Refused for an unknown method, or a value out of range.
+    """
+
+    sentences: Annotated[int, Option("Maximum number of sentences that the model answers correctly.", 1)] = 500
+    methods: tuple[str, ...] = ()
+    max_length: Annotated[int, Option("Maximum number of tokens of a sentence; longer ones are skipped.", 4)] = 64
+    special_tokens: Annotated[bool, Option("Also rank [CLS], [SEP] and the masked word.")] = False
+    seed: Annotated[int, Option("Random seed of the order of the sentences.", 0, MAX_SEED)] = 0
+
+    def __post_init__(self) -> None:
+        from bert_core.methods import method_of
+
+        super().__post_init__()
+        object.__setattr__(self, "methods", tuple(require_sequence("methods", self.methods, "names")))
+        for name in self.methods:
+            method_of(name)
+        if len(set(self.methods)) < len(self.methods):
+            raise Refused(f"the methods {', '.join(self.methods)} are not all different: name each once")

@@ -29,6 +29,7 @@ class TreeSentence:
     line: number of the first line of the sentence in the file, counted from 1.
     tags: universal parts of speech, such as "NOUN", as the treebank writes them.
     features: morphological features, such as "Case=Nom|Number=Sing", as the treebank writes them.
+    lemmas: base forms, such as "run" for "ran", as the treebank writes them.
     comments: number of comment lines before the sentence. The last sentence also counts the comments after it.
     """
 
@@ -40,6 +41,7 @@ class TreeSentence:
     line: int
     tags: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    lemmas: tuple[str, ...] = ()
     comments: int = field(default=0, compare=False)
 
     def labels(self, name: str) -> tuple[str | None, ...]:
@@ -156,8 +158,8 @@ def _parse_sentence(block: list[tuple[int, str]], name: str, comments: int) -> T
         heads.append(int(fields[6]) - 1 if int(fields[6]) else None)
     words = tuple(fields[1] for _, fields in rows)
     text, spans = _build_text(surface, words)
-    relations, tags, features = (tuple(fields[column] for _, fields in rows) for column in (7, 3, 5))
-    return TreeSentence(text, words, tuple(heads), relations, spans, block[0][0], tags, features, comments)
+    relations, tags, features, lemmas = (tuple(fields[column] for _, fields in rows) for column in (7, 3, 5, 2))
+    return TreeSentence(text, words, tuple(heads), relations, spans, block[0][0], tags, features, lemmas, comments)
 
 
 def _build_text(

@@ -17,7 +17,7 @@ from bert_core.analysis.relations import RelationRow
 from bert_core.loading import LoadedModel
 from bert_core.records import Contribution, CurvePoint
 from bert_core.records.probes import ProbePoint
-from bert_core.studies import external_scores, faithfulness, profiles
+from bert_core.studies import external_scores, faithfulness, ground_truth, profiles, subject_verb
 from bert_core.studies.evaluation import ROW_COLUMNS
 from bert_core.studies.explain import BASE_COLUMNS
 from bert_core.studies.explanation_tables import WordTotal
@@ -60,6 +60,8 @@ DECLARED = {
     ("headlight probe", 0): field_names(ProbePoint),
     ("headlight faithfulness", 0): set(faithfulness._HEADER),
     ("headlight faithfulness", 1): set(external_scores.REQUIRED_COLUMNS),
+    ("headlight ground-truth", 0): set(ground_truth._HEADER),
+    ("headlight ground-truth", 1): set(subject_verb.TABLE_COLUMNS),
     ("headlight explain", 0): {*BASE_COLUMNS, "DecompX"},
     ("headlight explain", 1): field_names(WordTotal),
     ("headlight evaluate-file", 0): set(ROW_COLUMNS),

@@ -21,7 +21,7 @@ from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, Look, both_shades, shade, two_digits, use_look
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
-from viz_app.pages.why import EXAMPLE, page, scores
+from viz_app.pages.why import EXAMPLE, RANKED_METHODS, page, scores
 from viz_app.shell import notices
 
 TEXT = "the cat sat on the mat"
@@ -69,23 +69,30 @@ def table_of(app: AppTest) -> list[list[list[str]]]:
     return [list(row) for _, row in groupby((cell.split("<br>") for cell in cells), key=lambda cell: cell[0])]
 
 
+def methods_of_table(app: AppTest) -> list[str]:
+    """The methods of the folded table, without their ranks."""
+    return [row[0][0].partition(". ")[2] for row in table_of(app)]
+
+
 def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """Every method in its row, with its own numbers; what the chosen one measures is below the strip."""
     app = opened(target="6:mat", method="rollout")
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
-    expected = token_scores(tiny_loaded, encoding, target)
+    names = list(RANKED_METHODS)
+    expected = token_scores(tiny_loaded, encoding, target, names)
     drawn = np.array([[float(cell[2]) for cell in row] for row in table_of(app)])
     assert_near(drawn, expected)
-    assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
+    assert [row[0][0] for row in table_of(app)] == [f"{rank}. {name}" for rank, name in enumerate(names, 1)]
     said = words(app)
     assert "Which words does “mat” (" in said and "Attention multiplied through all layers" in said
     strip = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
-    names = [method.name for method in METHODS]
     shown = {text.split("<br>")[0]: trace for trace in strip for text in trace.get("hovertext", ())[:1]}
-    assert list(shown) == ["rollout", "integrated gradients", "occlusion", "attention"]
-    for name, trace in shown.items():
-        assert_near([float(text.split("<br>")[2]) for text in trace["hovertext"]], expected[names.index(name)])
+    assert list(shown) == [f"{names.index('rollout') + 1}. rollout", *(f"{n + 1}. {names[n]}" for n in range(3))]
+    assert "rank of the method at finding the subject of a verb, measured with headlight-mini" in said
+    for label, trace in shown.items():
+        scores = expected[int(label.partition(".")[0]) - 1]
+        assert_near([float(text.split("<br>")[2]) for text in trace["hovertext"]], scores)
     assert "It has no sign, weights all heads equally" in said
 
 
@@ -165,8 +172,7 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
-    row = [method.name for method in METHODS].index("DecompX")
-    assert_near([float(cell[2]) for cell in table_of(app)[row]], expected[0])
+    assert_near([float(cell[2]) for cell in table_of(app)[RANKED_METHODS.index("DecompX")]], expected[0])
     type_target(app, "dog")
     until(app, lambda app: "Which words does “dog” (" in words(app))
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
@@ -209,7 +215,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
         "integrated gradients" in said
     )
     assert f"By {page.STAND_IN}," in said
-    assert "DecompX" not in [row[0][0] for row in table_of(app)]
+    assert methods_of_table(app) == [name for name in RANKED_METHODS if name != "DecompX"]
 
 
 def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
@@ -219,7 +225,8 @@ def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
     monkeypatch.setattr(scores, "score_bytes", lambda _, name, tokens: 1 << 60 if name == "DecompX" else 0)
     app = opened(text="the cat sat on the green mat")
     assert "DecompX would take about 1,099,511,627,776 MB of memory" in words(app)
-    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"By {page.STAND_IN}," in words(app)
+    assert methods_of_table(app) == [name for name in RANKED_METHODS if name != "DecompX"]
+    assert f"By {page.STAND_IN}," in words(app)
 
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,106 +1,36 @@
-"""Patching finds the circuit of a model whose circuit is known, because it was written by hand, and nothing else.
-
-Features stand in pairs, x and -x, so that the mean of a state is always 0 and a LayerNorm only scales it. The first
-features say which word stands at a token, the next what heads bring, the last its position.
-"""
+"""Patching finds the circuit of a model whose circuit is known, because its weights are set by hand, and no other."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
-from bert_core import BertConfig, BertForPreTraining, Encoding, LoadedModel, Target, capture, patch, patch_path
-from tests.conftest import VOCABULARY
+from bert_core import Encoding, LoadedModel, Refused, Target, capture, patch, patch_path, values_without
+from bert_core.circuits import CIRCUITS, FEATURES, VOCABULARY, WORDS, circuit_sentences, load_circuit
+from bert_core.records import TruthSentence
 from tests.near import assert_near
 
-WORDS, PLACES = len(VOCABULARY), 16
-FEATURES = 2 * WORDS + PLACES
-OWN, BROUGHT, PLACE = (range(first, last) for first, last in pairwise((0, WORDS, 2 * WORDS, FEATURES)))
-SHARP = 40.0  # scores so far apart that a softmax takes one
 CLOSE = 1e-3  # what a sharp softmax and the tails of its activation leave of 0 and of 1
 
 
-def blank(loaded: LoadedModel, layers: int) -> LoadedModel:
-    """A model of two heads a layer that passes words and positions on, and says the word that was brought to a gap."""
-    config = BertConfig(
-        vocab_size=WORDS, hidden_size=2 * FEATURES, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=2, max_position_embeddings=PLACES,
-    )  # fmt: skip
-    model = BertForPreTraining(config).eval().requires_grad_(False)
-    for name, parameter in model.named_parameters():
-        parameter.zero_()
-        if name.endswith("LayerNorm.weight"):
-            parameter.fill_(1)
-    embeddings = model.bert.embeddings
-    embeddings.word_embeddings.weight.copy_(written(torch.eye(WORDS), OWN))
-    embeddings.position_embeddings.weight.copy_(written(torch.eye(PLACES), PLACE))
-    transform = model.cls.predictions.transform.dense.weight
-    transform[OWN, BROUGHT] = transform[[FEATURES + one for one in OWN], [FEATURES + one for one in BROUGHT]] = 1.0
-    return replace(loaded, model=model, name="by hand")
-
-
-def written(values: Tensor, features: range) -> Tensor:
-    """(row, feature) as states: (row, hidden)."""
-    states = torch.zeros(len(values), 2 * FEATURES)
-    states[:, features], states[:, [FEATURES + one for one in features]] = values, -values
-    return states
-
-
-def set_head(
-    loaded: LoadedModel, layer: int, head: int, *, looks: list[tuple[int, int]], reads: range, to: range, much: float
-) -> None:
-    """Give a head its weights.
-
-    looks: pairs of a feature of the token that looks and one of the token that it looks at. reads, to: the features
-    that it brings, and where. much: how much of them.
-    """
-    module = loaded.model.bert.encoder.layer[layer].attention
-    first = head * FEATURES
-    for slot, (query, key) in enumerate(looks):
-        module.self.query.weight[first + slot, query] = SHARP
-        module.self.key.weight[first + slot, key] = 1.0
-    for slot, (read, write) in enumerate(zip(reads, to, strict=True)):
-        module.self.value.weight[first + slot, read] = 1.0
-        module.output.dense.weight[write, first + slot] = much
-        module.output.dense.weight[FEATURES + write, first + slot] = -much
-
-
-AT_THE_TOKEN_BEFORE = [(later, earlier) for earlier, later in pairwise(PLACE)]
-
-
 @pytest.fixture
-def copies(tiny_loaded: LoadedModel) -> LoadedModel:
+def copies() -> LoadedModel:
     """One head, L0 H1, brings the word of the token before."""
-    loaded = blank(tiny_loaded, 2)
-    set_head(loaded, 0, 1, looks=AT_THE_TOKEN_BEFORE, reads=OWN, to=BROUGHT, much=1.0)
-    return loaded
+    return load_circuit("copied word")
 
 
 @pytest.fixture
-def looks_up(tiny_loaded: LoadedModel) -> LoadedModel:
+def looks_up() -> LoadedModel:
     """L0 H0 brings the word before; L1 H1 looks for a token behind the same word, and brings what stands there."""
-    loaded = blank(tiny_loaded, 2)
-    set_head(loaded, 0, 0, looks=AT_THE_TOKEN_BEFORE, reads=OWN, to=BROUGHT, much=1.0)
-    set_head(loaded, 1, 1, looks=[(one, one) for one in BROUGHT], reads=OWN, to=BROUGHT, much=50.0)
-    # A gap that looks for itself finds only other tokens: nothing stands behind [MASK] here, and it is told so.
-    mask = VOCABULARY.index("[MASK]")
-    loaded.model.bert.encoder.layer[1].attention.self.query.weight[FEATURES + WORDS, mask] = -SHARP * 1e3
-    loaded.model.bert.encoder.layer[1].attention.self.key.weight[FEATURES + WORDS, mask] = 1.0
-    return loaded
+    return load_circuit("looked-up word")
 
 
 @pytest.fixture
-def stand_in(tiny_loaded: LoadedModel) -> LoadedModel:
+def stand_in() -> LoadedModel:
     """L0 H0 and L0 H1 both bring the word before, so much of it that either of them suffices."""
-    loaded = blank(tiny_loaded, 1)
-    for head in (0, 1):
-        set_head(loaded, 0, head, looks=AT_THE_TOKEN_BEFORE, reads=OWN, to=BROUGHT, much=1e4)
-    return loaded
+    return load_circuit("redundant heads")
 
 
 def asked(loaded: LoadedModel, source: str, text: str, theirs: str, own: str) -> tuple[Encoding, Encoding, Target]:
@@ -205,3 +135,55 @@ def test_heads_that_stand_in_for_each_other(stand_in: LoadedModel) -> None:
     assert_near(noised, np.zeros((1, 2)), 0.01, of=1.0)
     both = patch(stand_in, lacks, has, target, part_kind="attention").effects
     is_only(both, (0, 3))
+
+
+# ---------------------------------------------------------------------------- relevant words
+
+
+def logit_differences(loaded: LoadedModel, sentence: TruthSentence, texts: list[str]) -> np.ndarray:
+    """Logit of the right word minus that of the wrong one at [MASK], of each text."""
+    values = []
+    for text in texts:
+        encoding = loaded.tokenizer.encode(text)
+        right, wrong = (loaded.tokenizer.id_of(word) for word in (sentence.right, sentence.wrong))
+        target = Target("contrast", encoding.mask_positions[0], right, against=wrong)
+        values.append(values_without(loaded, encoding, target, np.zeros((1, len(encoding)), bool))[0])
+    return np.array(values)
+
+
+@pytest.mark.parametrize("name", CIRCUITS)
+def test_the_relevant_words_are_exactly_those_whose_replacement_matters(name: str) -> None:
+    """Every word of the sentence is replaced by every other word, and so are all irrelevant words together."""
+    loaded = load_circuit(name)
+    for sentence in circuit_sentences(name, 4, seed=1):
+        words = sentence.text.split()
+        starts = np.cumsum([0, *(len(word) + 1 for word in words)])[:-1].tolist()
+        relevant = {starts.index(start) for start, _ in sentence.relevant}
+        gap = words.index("[MASK]")
+        (value,) = logit_differences(loaded, sentence, [sentence.text])
+        assert value > 0, "the model predicts the word"
+        others = [word for word in WORDS if word not in words]
+        for number in range(len(words)):
+            if number == gap:
+                continue
+            texts = [" ".join([*words[:number], other, *words[number + 1 :]]) for other in others]
+            changed = logit_differences(loaded, sentence, texts)
+            if number in relevant:
+                assert (changed < value / 2).all(), (sentence.text, words[number])
+            else:
+                assert_near(changed, np.full(len(texts), value), CLOSE, of=float(value))
+        irrelevant = [number for number in range(len(words)) if number != gap and number not in relevant]
+        replaced = [
+            " ".join(other[irrelevant.index(n)] if n in irrelevant else word for n, word in enumerate(words))
+            for other in list(combinations(others, len(irrelevant)))[:5]
+        ]
+        changed = logit_differences(loaded, sentence, replaced)
+        assert_near(changed, np.full(len(replaced), value), CLOSE, of=float(value))
+
+
+def test_a_seed_draws_the_same_sentences() -> None:
+    """Other seeds draw other sentences, and an unknown circuit is refused."""
+    first, second = (circuit_sentences("copied word", 5, seed=seed) for seed in (0, 1))
+    assert first == circuit_sentences("copied word", 5) and first != second
+    with pytest.raises(Refused, match="copied word"):
+        load_circuit("unknown")

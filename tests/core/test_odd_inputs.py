@@ -57,6 +57,7 @@ ROLES = dict.fromkeys(THRESHOLDS, FIGURES / 8)
 PAIRS = Alignment(np.arange(3), np.arange(3), (), ())
 POINTS = [CurvePoint(order, removed, 2.0 + removed, 0.5, 0.5, 100, 9.0)
           for order in ("mine", "random 0", "random 1") for removed in (0, 1, 2)]  # fmt: skip
+TRUTH = [bert_core.TruthJudgement(0, "", "0", 4, 1, 0.5, "rollout", ((0.5,) * 4,) * 3)]
 JUDGEMENTS = [Judgement("content", 0, 9, "cat", 0.5, "rollout", (1.0, 1.0, 1.0), (0.0,) * 3, (2.0,) * 3)]
 HEAD_TABLE = HeadTable("mine", 1, 9, {"entropy": FIGURES.copy()})
 TREE = ["1\tcats\t_\t_\t_\t_\t2\tnsubj\t_\t_", "2\tsat\t_\t_\t_\t_\t0\troot\t_\t_"]
@@ -205,6 +206,13 @@ def judged(a: Asked, **given: Any) -> object:
     """Of a file that holds no question, so that nothing is written."""
     right = {"loaded": a.loaded, "text": a.text, "table": "table.csv", "settings": StudySettings(lengths=(99, 99))}
     return bert_core.judge_file(**{**right, **given})
+
+
+def judged_truth(**given: Any) -> object:
+    """With a model beside the circuits, so that nothing is written."""
+    settings = bert_core.GroundTruthSettings(sentences=1, methods=("attention",))
+    right = {"loaded": 1, "source": "circuits", "table": "table.csv", "settings": settings}
+    return bert_core.judge_ground_truth(**{**right, **given})
 
 
 def probed(a: Asked, **given: Any) -> object:
@@ -786,6 +794,10 @@ DOORS: dict[str, Door] = {
     "pairs_csv": lambda a, v: bert_core.pairs_csv(v),
     "pairs_csv row": lambda a, v: bert_core.pairs_csv([a.pair, v]),
     "relations_csv": lambda a, v: bert_core.relations_csv(v),
+    "truth_accuracy": lambda a, v: bert_core.truth_accuracy(v, np.array([0, 1, 0])),
+    "truth_accuracy relevant": lambda a, v: bert_core.truth_accuracy(SCORES, v),
+    "summarise_truth": lambda a, v: bert_core.summarise_truth(v),
+    "summarise_truth row": lambda a, v: bert_core.summarise_truth([*TRUTH, v]),
     "standings": lambda a, v: bert_core.summarise_methods(v),
     "standings of": lambda a, v: bert_core.summarise_methods([*JUDGEMENTS, v]),
     "standings kind": lambda a, v: bert_core.summarise_methods([replace(JUDGEMENTS[0], kind=v)]),
@@ -983,6 +995,20 @@ DOORS: dict[str, Door] = {
     "judge_scores columns": lambda a, v: others(a, columns=v),
     "judge_scores methods": lambda a, v: others(a, methods=v),
     "judge_scores texts": lambda a, v: others(a, texts=v),
+    "judge_ground_truth": lambda a, v: judged_truth(loaded=a.loaded, source=v),
+    "judge_ground_truth model": lambda a, v: judged_truth(loaded=v, source="agreement", settings=1),
+    "judge_ground_truth table": lambda a, v: judged_truth(loaded=a.loaded, table=v),
+    "judge_ground_truth settings": lambda a, v: judged_truth(loaded=a.loaded, settings=v),
+    "GroundTruthSettings methods": lambda a, v: bert_core.GroundTruthSettings(methods=v),
+    "read_truth_sentences": lambda a, v: bert_core.read_truth_sentences(v),
+    "read_truth_judgements": lambda a, v: bert_core.read_truth_judgements(v),
+    "load_circuit": lambda a, v: bert_core.load_circuit(v),
+    "circuit_sentences": lambda a, v: bert_core.circuit_sentences(v, 2),
+    "circuit_sentences count": lambda a, v: bert_core.circuit_sentences("copied word", v),
+    "circuit_sentences seed": lambda a, v: bert_core.circuit_sentences("copied word", 2, seed=v),
+    "TruthSentence": lambda a, v: bert_core.TruthSentence(v, ((0, 2),), "is", "are"),
+    "TruthSentence relevant": lambda a, v: bert_core.TruthSentence("it [MASK]", v, "is", "are"),
+    "TruthSentence words": lambda a, v: bert_core.TruthSentence("it [MASK]", ((0, 2),), v, "are"),
     "judge_file model": lambda a, v: judged(a, loaded=v),
     "judge_file": lambda a, v: judged(a, text=v),
     "judge_file table": lambda a, v: judged(a, table=v),
@@ -1417,6 +1443,10 @@ OF_ARRAYS: dict[str, OfArrays] = {
     ),
     "share_in": OfArrays(
         ("row column",), lambda a, x: bert_core.share_in(x, (0, 0, 0.6, 1)), lambda found, x: between(found, 0, 1)
+    ),
+    "truth_accuracy": OfArrays(
+        ("method token", "token"), lambda a, x, y: bert_core.truth_accuracy(x, y),
+        lambda found, x, y: between(found[..., 1:], 0, 1),
     ),
     "rank_agreement": OfArrays(("method token",), lambda a, x: bert_core.rank_agreement(x), _agreement),
     "rank_agreement, tau": OfArrays(

@@ -31,6 +31,7 @@ from viz_app.cli import (
     explain,
     export_onnx,
     find_heads,
+    ground_truth,
     heads,
     lens,
     lessons,
@@ -80,6 +81,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
             "headlight evaluate-file reviews.csv --text review --label stars --model my-model --out evaluated.parquet",
         ),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
+        "ground-truth": (ground_truth.ground_truth, "headlight ground-truth --sentences 20 --out truth.csv"),
         "lens": (lens.lens, 'headlight lens "She opened the [MASK] and walked in." --word window --out lens.svg'),
         "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),
         "probe": (probe.probe, "headlight probe treebank.conllu --label upos --out probes.csv"),
@@ -118,7 +120,7 @@ app.add_typer(lessons.app, name="lessons", rich_help_panel="Learn")
 for former in aliases.FORMER_COMMANDS:
     app.command(former, hidden=True, cls=Command)(aliases.with_note(former))
 # Commands that start again with the settings of malloc.
-LONG_COMMANDS = {"faithfulness", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
+LONG_COMMANDS = {"faithfulness", "ground-truth", "tune-lens", *COMMANDS["Train"]} - {"prune", "prune-curve"}
 ADVICE = {  # for errors of the file system
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),

@@ -1,6 +1,8 @@
 """The page Attribution: which words a prediction depends on, and which heads and MLPs contribute to it."""
 
-from bert_core.methods import METHODS
+import json
+
+from bert_core.loading import ASSETS
 from bert_core.refused import Refused
 from bert_core.run.decomposition import GRAPH_METHODS
 from viz_app.shell.examples import Example
@@ -11,10 +13,16 @@ TEXTS = page_texts("why")
 # What the bundled model does here was looked up by masking each word in turn; a test does it again.
 EXAMPLE = Example("He drank a cup of tea with milk.", masked=(5,), target="6:tea", remark=TEXTS["remark"])
 
+# Methods, best first, by how often the subject of a masked verb has the largest score with headlight-mini.
+RANKED_METHODS: tuple[str, ...] = tuple(
+    json.loads((ASSETS / "headlight-mini" / "method_ranks.json").read_text(encoding="utf-8"))
+)
+NUMBERED_METHODS = {name: f"{rank}. {name}" for rank, name in enumerate(RANKED_METHODS, 1)}
+
 attributed = select("attributed", **TEXTS.control("attributed"), label_visibility="collapsed")
 method = select(
     "method",
-    [method.name for method in METHODS],
+    NUMBERED_METHODS,
     default="DecompX",
     widget="selectbox",
     width=240,

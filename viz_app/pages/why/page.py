@@ -3,13 +3,26 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.maps import WHOLE_TOKENS
-from viz_app.pages.why import EXAMPLE, TEXTS, attributed, components, graph, measure, method, whole_file, words
+from viz_app.pages.why import (
+    EXAMPLE,
+    NUMBERED_METHODS,
+    RANKED_METHODS,
+    TEXTS,
+    attributed,
+    components,
+    graph,
+    measure,
+    method,
+    whole_file,
+    words,
+)
 from viz_app.pages.why.scores import (
     LONG_TEXT_METHODS,
     MEASURES,
@@ -37,7 +50,7 @@ from viz_app.shell.work import duration_text, time_limit_message
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
 LONG_STAND_IN = "input x gradient"  # the same for a long text
 # The first three of these that are not selected are drawn below the selected method.
-COMPARED = ("integrated gradients", "occlusion", "attention", "DecompX")
+COMPARED = RANKED_METHODS[:4]
 UNLIKELY = 0.1  # probability below which a target is called unlikely
 
 
@@ -146,7 +159,7 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
     rows = [scores.names.index(name) for name in names]
     part = scores.drawn_part(words.value)
     shares, values = scores.shares(words.value)[rows, part], scores.unit_scores(words.value)[rows, part]
-    marks = [name if trust is None else trust.mark(name, measure.value) for name in names]
+    marks = [_row_label(name, trust) for name in names]
     labels = scores.labels(words.value)[part]
     figure = score_strip(
         [
@@ -163,6 +176,12 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
         selection_mode="points",
     )
     return selected
+
+
+def _row_label(name: str, trust: Trust | None) -> str:
+    """Return the name of a method with its rank, and with the mark of its verdict after the test."""
+    mark = "" if trust is None else trust.mark(name, measure.value)
+    return f"{NUMBERED_METHODS[name]} {mark}".rstrip()
 
 
 def _selected_method(scores: MethodScores, pending: list[str]) -> Method:
@@ -203,20 +222,22 @@ def _draw_trust(scores: MethodScores, trust: Trust) -> None:
 
 def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | None, selected: Method) -> None:
     """Draw, folded, the scores of all methods, how far they agree, and those of the selected one layer by layer."""
-    names, row, part = list(scores.names), scores.names.index(selected.name), scores.drawn_part(words.value)
+    names, part = [name for name in RANKED_METHODS if name in scores.names], scores.drawn_part(words.value)
+    rows = [scores.names.index(name) for name in names]
     labels = scores.labels(words.value)[part]
+    agreement = scores.agreement(words.value)[np.ix_(rows, rows)]
     if scores.encoding.pair is not None:
         sums = scores.side_sums(selected.name)
         st.markdown(TEXTS["sides.sums"].format(sums=sums, total=scores.total(selected.name)))
     with lazy_expander("table", TEXTS["folded.table"].format(count=len(METHODS))) as expander:
         if expander.open:
             figure = score_table(
-                scores.shares(words.value)[:, part],
-                scores.unit_scores(words.value)[:, part],
-                names if trust is None else [trust.mark(name, measure.value) for name in names],
+                scores.shares(words.value)[rows, part],
+                scores.unit_scores(words.value)[rows, part],
+                [_row_label(name, trust) for name in names],
                 labels,
-                selected=row,
-                extra_column=("agreement", scores.agreement(words.value)[:, row]),
+                selected=names.index(selected.name),
+                extra_column=("agreement", agreement[:, names.index(selected.name)]),
             )
             chart(
                 figure,
@@ -229,7 +250,6 @@ def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | Non
             write_note(TEXTS["reading.table"])
     with lazy_expander("agreement", TEXTS["folded.agreement"]) as expander:
         if expander.open:
-            agreement = scores.agreement(words.value)
             figure = score_table(agreement, agreement, names, names, unit="rank correlation (Spearman)")
             chart(figure, key="all_agreement", grows=False, alt="Rank correlations of all methods")
     if scores.is_stale or selected.layers is None:
@@ -237,8 +257,8 @@ def _draw_details(selection: Selection, scores: MethodScores, trust: Trust | Non
     with lazy_expander("layers", TEXTS["folded.layers"].format(method=selected.name)) as expander:
         if expander.open:
             layers = scores_of_layers(selection, scores, selected.name, words.value)
-            rows = [f"L{number}" for number in range(len(layers))]
+            numbers = [f"L{number}" for number in range(len(layers))]
             shares, unit = layers / (abs(layers).max() or 1), "share of the largest score"
-            figure = score_table(shares, layers, rows, labels, unit=unit)
+            figure = score_table(shares, layers, numbers, labels, unit=unit)
             chart(figure, key="layers", grows=False, alt=f"{selected.name} in every layer")
             write_note(TEXTS["reading.layers"])

@@ -201,10 +201,10 @@ class Trust:
     is_stale: bool = False
 
     def mark(self, method: str, measure: str) -> str:
-        """Return the name of a method with the mark of its verdict, if there is one for the current question."""
+        """Return the mark of the verdict on a method; empty without a verdict for the current question."""
         if self.is_stale or method not in self.names:
-            return method
-        return f"{method} {MARKS[self.results[measure].verdicts[self.names.index(method)]]}"
+            return ""
+        return MARKS[self.results[measure].verdicts[self.names.index(method)]]
 
     def describe_method(self, method: str, measure: str) -> str:
         """Return the verdict on one method with its numbers; empty without one."""

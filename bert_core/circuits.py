@@ -30,6 +30,7 @@ WORDS = (
 )  # fmt: skip
 VOCABULARY = (*SPECIAL_TOKENS, *WORDS)
 POSITIONS = 16
+MAX_SENTENCES = 100_000
 FEATURES = 2 * len(VOCABULARY) + POSITIONS
 WORD, COPIED, POSITION = (
     range(first, last) for first, last in pairwise((0, len(VOCABULARY), 2 * len(VOCABULARY), FEATURES))
@@ -71,10 +72,10 @@ def load_circuit(name: str) -> LoadedModel:
 def circuit_sentences(name: str, count: int, *, seed: int = 0) -> tuple[TruthSentence, ...]:
     """Draw sentences for a circuit, with the words that determine the prediction at [MASK].
 
-    Raises Refused for an unknown name.
+    Raises Refused for an unknown name, or a count that is not from 1 to `MAX_SENTENCES`.
     """
     circuit, generator = _circuit(name), np.random.default_rng(require_int("seed", seed))
-    return tuple(circuit.sentence(generator) for _ in range(require_int("count", count)))
+    return tuple(circuit.sentence(generator) for _ in range(require_int("count", count, 1, MAX_SENTENCES)))
 
 
 def _circuit(name: str) -> Circuit:

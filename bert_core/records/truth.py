@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bert_core.refused import Refused, require_sequence, short_repr
+from bert_core.refused import Refused, require_int, require_sequence, short_repr
 from bert_core.tokenizer import MASK
 
 
@@ -35,7 +35,10 @@ class TruthSentence:
             raise Refused(f"the sentence {self.text!r:.60} has {self.text.count(MASK)} {MASK}: it must have one")
         spans = require_sequence("relevant", self.relevant, "pairs (start, end)")
         for span in spans:
-            pair = require_sequence("a relevant word", span, "two numbers, (start, end)")
+            pair = [
+                require_int("a relevant word", limit)
+                for limit in require_sequence("a relevant word", span, "two numbers, (start, end)")
+            ]
             if len(pair) != 2 or not 0 <= pair[0] < pair[1] <= len(self.text):
                 raise Refused(
                     f"the relevant word {short_repr(span)} is not inside the text of {len(self.text)} characters"

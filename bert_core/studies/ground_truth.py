@@ -289,6 +289,7 @@ def _complete(growing: GrowingTable, methods: Sequence[str]) -> Mapping[int, lis
     return complete
 
 
+@validate_arguments
 def read_truth_judgements(table: Path) -> list[TruthJudgement]:
     """Read the judgements of a table. Raises Refused for a file that is not such a table."""
     lines = GrowingTable(table, _HEADER, "table of ground truth").read_rows()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bert_core.agreement import sentences as agreement_sentences
 from bert_core.records import TruthSentence
-from bert_core.refused import Refused
+from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.files import Format, identify
 from bert_core.studies.rows import read_rows
 from bert_core.studies.treebank import TreeSentence, read_treebank
@@ -26,6 +26,7 @@ _IRREGULAR = {"have": "has", "do": "does", "go": "goes", "be": "is"}
 _NUMBERS = {"Sing": "singular", "Plur": "plural"}
 
 
+@validate_arguments
 def read_truth_sentences(path: Path) -> tuple[TruthSentence, ...]:
     """Read the sentences of a treebank (CoNLL-U) or of a table.
 

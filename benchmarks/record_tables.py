@@ -89,7 +89,7 @@ def measure() -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name, sides in cases.items():
         tables = [side() for side in sides]
-        pandas.testing.assert_frame_equal(*tables)
+        pandas.testing.assert_frame_equal(*tables, check_exact=True)
         samples = np.array([[seconds_and_memory(side) for side in sides] for _ in range(REPEATS)])
         medians = [[statistics.median(samples[:, side, figure]) for side in range(2)] for figure in range(2)]
         results[name] = {"rows": len(tables[0]), "seconds": medians[0], "memory": medians[1]}

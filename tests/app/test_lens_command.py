@@ -57,9 +57,9 @@ def test_the_table_has_the_numbers_of_the_library(headlight: Run, loaded: Loaded
             assert ranks == [run.final_rank[depth, 0], run.followed_rank[depth, 0]]
             expected = [run.final_probability[depth, 0], run.followed_probability[depth, 0]]
             np.testing.assert_allclose([float(cells[1]), float(cells[3])], expected, rtol=6e-3)
-            words = [pair.rpartition(" ") for pair in cells[4].split(", ")]
-            assert [word for word, _, _ in words] == [tokenizer.token_of(int(i)) for i in run.top[depth, 0, :3]]
-            shares = [float(share) for _, _, share in words]
+            words = re.findall(r"“(.+?)” (\S+?)(?:, |$)", cells[4])
+            assert [word for word, _ in words] == [tokenizer.token_of(int(i)) for i in run.top[depth, 0, :3]]
+            shares = [float(share) for _, share in words]
             np.testing.assert_allclose(shares, run.probabilities[depth, 0, :3], rtol=6e-3)
 
 

@@ -82,7 +82,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         ),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
         "ground-truth": (ground_truth.ground_truth, "headlight ground-truth --sentences 20 --out truth.csv"),
-        "lens": (lens.lens, 'headlight lens "She opened the [MASK] and walked in." --word window --out lens.svg'),
+        "lens": (lens.lens, 'headlight lens "She opened the [MASK]." --word window --out lens.svg'),
         "neurons": (neurons.neurons, "headlight neurons texts.txt --neurons 3.120,4.7 --out neurons.csv"),
         "probe": (probe.probe, "headlight probe treebank.conllu --label upos --out probes.csv"),
         "tune-lens": (train.tune_lens, "headlight tune-lens texts.txt --folder lens"),

@@ -132,5 +132,5 @@ def _lines(loaded: LoadedModel, run: LensRun, place: int) -> Iterator[str]:
     for depth, name in enumerate(names):
         numbers = [number for array in values.values() for number in (a[depth, place].item() for a in array)]
         top = zip(run.top[depth, place].tolist(), run.probabilities[depth, place].tolist(), strict=True)
-        rows.append([name, *numbers, ", ".join(f"{word(piece)} {share:.3g}" for piece, share in top)])
+        rows.append([name, *numbers, ", ".join(f"“{word(piece)}” {share:.3g}" for piece, share in top)])
     yield text_table(columns | {"most probable words": ""}, rows)

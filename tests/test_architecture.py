@@ -230,7 +230,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.onnx_export",
         "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.access", "viz_app.notation", "viz_app.figures",
         "viz_app.maps",
-        "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.unknown_tokens",
+        "viz_app.comparison", "viz_app.lessons", "bert_core.editing", "bert_core.translators", "bert_core.unknown_tokens",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.site", "viz_app.pages", "viz_app.streamlit_compat",
         "viz_app.texts",

@@ -129,14 +129,14 @@ def effects_picture(patches: Patches, band: PatchBand | None = None, *, values: 
     options: dict[str, Any] = {"bottom": MATRIX_MARGIN, "top": 1.4, "min_cell": 0.02}
     matrix = draw_matrix(effects, rows, columns, signed=True, limit=None if is_change else 1.0, **options)
     figure, axes, mesh, cell, limit = matrix
-    above = MATRIX_MARGIN + len(rows) * cell
-    draw_colour_bar(figure, mesh, MATRIX_MARGIN, above + 0.08, min(1.6, len(columns) * cell), limit, signed=True)
+    map_top = MATRIX_MARGIN + len(rows) * cell
+    draw_colour_bar(figure, mesh, MATRIX_MARGIN, map_top + 0.08, min(1.6, len(columns) * cell), limit, signed=True)
     unit = f"change in {patches.target.target_kind.unit}" if is_change else "effect: 1 = the prediction of the source"
     lines = [(f"Activation patching: {PART_NAMES[patches.kind].lower()}", 11, colours.text)]
     lines += [(line, 9, colours.faint) for line in (*textwrap.wrap(values, LINE_LETTERS), unit)]
     left, _, _, _ = inches(figure, MATRIX_MARGIN, 0, 0, 0)
     for place, (line, size, colour) in enumerate(reversed(lines)):
-        bottom = (above + 0.4 + 0.19 * place) / figure.get_figheight()
+        bottom = (map_top + 0.4 + 0.19 * place) / figure.get_figheight()
         figure.text(left, bottom, line, fontsize=size, color=colour, parse_math=False)
     if cell >= NUMBER_CELL:
         numbers = [[cell_number(effect) for effect in line] for line in effects.tolist()]

@@ -37,10 +37,10 @@ def lens_columns(run: LensRun, word: GetWord) -> dict[str, Sequence[object]]:
     """Return every value of every cell as the columns of a table, by depth and position."""
     names, (depths, places) = short_names(len(run.top)), run.entropy.shape
     followed = [followed_word(run, place, word) for place in range(places)]
-    known = np.tile([text is not None for text in followed], depths).tolist()
+    has_followed = np.tile([text is not None for text in followed], depths).tolist()
 
-    def of_followed(values: np.ndarray) -> list[object]:
-        return [value if is_known else "" for value, is_known in zip(values.flat, known, strict=True)]
+    def values_or_empty(values: np.ndarray) -> list[object]:
+        return [value if is_followed else "" for value, is_followed in zip(values.flat, has_followed, strict=True)]
 
     return {
         "depth": [name for name in names for _ in range(places)],
@@ -52,8 +52,8 @@ def lens_columns(run: LensRun, word: GetWord) -> dict[str, Sequence[object]]:
         "rank_of_final_word": [*run.final_rank.flat],
         "probability_of_final_word": [*run.final_probability.flat],
         "followed_word": [text or "" for text in followed] * depths,
-        "rank_of_followed_word": of_followed(run.followed_rank),
-        "probability_of_followed_word": of_followed(run.followed_probability),
+        "rank_of_followed_word": values_or_empty(run.followed_rank),
+        "probability_of_followed_word": values_or_empty(run.followed_probability),
         "kl_to_the_end": [*run.divergence.flat],
         "entropy": [*run.entropy.flat],
     }
@@ -127,9 +127,9 @@ def lens_picture(run: LensRun, word: GetWord) -> Figure:
     axes.tick_params(axis="x", labelrotation=0)
     axes.set_ylabel(names[0], color=colours.faint, fontsize=9)
     axes.set_xlabel(names[1], color=colours.faint, fontsize=9)
-    above = 0.45 + size[1]
-    draw_colour_bar(figure, mesh, MATRIX_MARGIN, above + 0.08, min(1.6, size[0]), 1.0, signed=False)
-    left, bottom, _, _ = inches(figure, MATRIX_MARGIN, above + 0.42, 0, 0)
+    map_top = 0.45 + size[1]
+    draw_colour_bar(figure, mesh, MATRIX_MARGIN, map_top + 0.08, min(1.6, size[0]), 1.0, signed=False)
+    left, bottom, _, _ = inches(figure, MATRIX_MARGIN, map_top + 0.42, 0, 0)
     figure.text(
         left, bottom, f"{title}: probability of the word", fontsize=11, color=colours.text, parse_math=False
     )  # fmt: skip

@@ -31,7 +31,7 @@ from bert_core.pooling import (
     stated_mode,
     unsupported_modules,
 )
-from bert_core.refused import Refused, short_repr
+from bert_core.refused import Refused, short_repr, validate_arguments
 
 # Parts of the names of weights that are adapters, or the weights below adapters (PEFT).
 ADAPTER_PARTS = (".lora_", ".base_layer.", ".modules_to_save.", "prompt_encoder.", ".ia3_", ".adapter_")
@@ -40,6 +40,7 @@ ADAPTER_PARTS = (".lora_", ".base_layer.", ".modules_to_save.", "prompt_encoder.
 PLAIN_TENSORS: tuple[type, ...] = (Tensor, nn.Parameter)
 
 
+@validate_arguments
 def from_transformers(model: Any, tokenizer: Any = None, *, name: str | None = None) -> LoadedModel:
     """Return a model that shares the weights of a model of transformers in memory.
 

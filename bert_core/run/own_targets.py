@@ -156,7 +156,7 @@ def _call(target: Target, outputs: TargetOutputs) -> Tensor:
 
 def _check_independence(target: Target, gradient: Tensor) -> None:
     """Raise Refused if the value of the first copy depends on others. gradient: (copy, position, hidden), of it."""
-    if gradient[1:].nan_to_num().any():
+    if len(gradient) > 1 and gradient[1:].nan_to_num().any():
         raise Refused(
             f"the function of the target {target.name!r} returned a value of one copy that depends on other copies: "
             "compute each value from one row of outputs.states or outputs.logits"

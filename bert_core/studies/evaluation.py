@@ -315,6 +315,7 @@ def table_of_columns(question: str, columns: dict[str, np.ndarray]) -> Evaluated
     return EvaluatedTexts(question, EVALUATION_LOSSES[question], **fields, columns=other_names)
 
 
+@validate_arguments
 def lines_to_evaluate(path: Path, loaded: LoadedModel, settings: EvaluationSettings) -> list[Line]:
     """Read all texts of a file for `evaluate_texts`, with their answers and other columns.
 

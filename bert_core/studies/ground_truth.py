@@ -25,6 +25,7 @@ from bert_core.loading import LoadedModel
 from bert_core.methods import check_methods, supported_methods, token_scores
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import Target, TruthSentence, pieces_of
+from bert_core.records.base import compared_by_value
 from bert_core.refused import Refused, require_instances, validate_arguments
 from bert_core.run.perturbation import values_without
 from bert_core.studies.faithfulness import check_existing_table
@@ -102,6 +103,7 @@ class TruthSummary:
         return mean, low, high
 
 
+@compared_by_value
 @dataclass(frozen=True)
 class _Question:
     """A sentence that a model answers correctly. is_relevant, is_ranked: (token,) boolean."""

@@ -1153,7 +1153,8 @@ def test_any_text_is_encoded_or_refused(asked: Asked, text: Any, pair: Any, leng
     """As many of everything as there are tokens, within the length, each offset inside its text."""
     found = or_refused(lambda: asked.tokenizer.encode(text, pair, max_length=length))
     if found is not None:
-        assert len(found) == len(found.input_ids) == len(found.offsets) == len(found.words) <= max(length, 3)
+        longest = asked.tokenizer.max_length if length is None else max(length, 3)
+        assert len(found) == len(found.input_ids) == len(found.offsets) == len(found.words) <= longest
         assert all(0 <= number < asked.config.vocab_size for number in found.input_ids)
         for side, (start, end) in zip(found.sides, found.offsets, strict=True):
             assert 0 <= start <= end <= len({"A": text, "B": pair}.get(side, ""))

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 BOUNDS = {
     **dict.fromkeys((name for name in device_paths.PATHS if name.startswith("capture")), 2),
     "capture_with_edits": 4,  # two texts
+    "captures_with_gradients": 4,  # the value of a function is checked for each of two texts
     "word_states_of_texts": 1,
     "attention_maps_of_texts": 1,
     "states_of_texts": 3,  # depths

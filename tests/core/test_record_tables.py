@@ -29,7 +29,7 @@ from viz_app.export.tables import maps_csv, terms_csv
 from viz_app.maps import MapView
 
 # Arguments and parts of results, which are no results of their own.
-INPUTS = {"Batch", "MeanOf", "Noised", "Target"}
+INPUTS = {"Batch", "MeanOf", "Noised", "Target", "TruthSentence"}
 NEVER_IN_A_TABLE = {
     ("Patches", "head_mask"), ("Paths", "head_mask"),  # the conditions of the run
     ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"),  # places, which are the columns of an axis

@@ -100,7 +100,7 @@ def test_defaults_are_allowed_and_every_option_has_a_sentence() -> None:
         value for module in (studies, training) for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Settings) and value is not Settings
     ]  # fmt: skip
-    assert len(classes) == 13
+    assert len(classes) == 15
     for settings_class in classes:
         settings_class()
         for field in options_of(settings_class).values():

@@ -249,7 +249,8 @@ def _classes_of_hint(hint: Any) -> tuple[type, ...]:
         for member in (typing.get_args(hint) if is_union else (hint,))
     ]
     plain = all(isinstance(kind, type) and typing.get_origin(kind) is None for kind in kinds)
-    return tuple(kinds) if plain and not any(kind is object or kind.__module__ == "numpy" for kind in kinds) else ()
+    undecided = any(kind in (object, Any) or kind.__module__ == "numpy" for kind in kinds)
+    return tuple(kinds) if plain and not undecided else ()
 
 
 def convert_argument(name: str, value: object, classes: tuple[type, ...]) -> object:

@@ -45,9 +45,10 @@ def from_transformers(model: Any, tokenizer: Any = None, *, name: str | None = N
     """Return a model that shares the weights of a model of transformers in memory.
 
     Its results are those of `load` for the saved model, without dropout. The weights are not copied: results follow
-    every change, such as a step of training. Its parameters are objects of its own, without gradients, and the given
-    model, its mode and its hooks stay as they are. The dtype (float32 or float64) and the device are those of the
-    weights. Heads that the given model lacks have new parameters, as in a file without them.
+    changes in place, such as a step of training. After parameters are replaced, as by `to`, `double` or
+    `resize_token_embeddings`, call this function again. The parameters of the result are objects of its own, without
+    gradients, and the given model, its mode and its hooks stay as they are. The dtype (float32 or float64) and the
+    device are those of the weights. Heads that the given model lacks have new parameters, as in a file without them.
 
     model: a PreTrainedModel of a supported family with any of its heads, or an AutoModel. It may be wrapped by
         DataParallel or torch.compile. A SentenceTransformer of an encoder and a pooling is accepted too.

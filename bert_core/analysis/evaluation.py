@@ -263,10 +263,13 @@ def select(table: EvaluatedTexts, indices: Iterable[int]) -> EvaluatedTexts:
 def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the bounds of the 95% confidence interval of a share, 0 to 1, for independent trials; NaN without trials.
 
+    Raises Refused for more successes than trials, and for a negative number.
     Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
     """
     from scipy.stats import binomtest
 
+    if not 0 <= successes <= trials:
+        raise Refused(f"{successes} of {trials} trials succeeded: successes must be from 0 to the number of trials")
     if not trials:
         return math.nan, math.nan
     bounds = binomtest(successes, trials).proportion_ci(0.95, method="wilson")

@@ -18,7 +18,7 @@ from bert_core.config import check_head_exists
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, report_count
 from bert_core.records import ContributionGraph, EdgeKnockout, Target
-from bert_core.refused import Refused, require_float, require_int, require_sequence, validate_arguments
+from bert_core.refused import Refused, require_float, require_int, require_sequence, short_repr, validate_arguments
 from bert_core.run.inputs import layer_gates
 from bert_core.run.memory import copies_per_batch
 from bert_core.run.stack import LayerTrace, encoder_layers, run_layers, run_variants, trace_text
@@ -148,6 +148,8 @@ def knock_out_graph_edge(
         heads = tuple(require_int("a head", head) for head in require_sequence("heads", heads, "whole numbers"))
         for head in heads:
             check_head_exists(loaded.config, layer, head)
+        if len(set(heads)) < len(heads):
+            raise Refused(f"the heads are {short_repr(heads)}: they must be different")
     sizes = graph.head_shares[:, slice(None) if heads is None else list(heads)].sum(1, dtype=np.float64)
     size = float(sizes[layer, query, key])
     if size <= 0:

@@ -104,12 +104,8 @@ def function_values(loaded: LoadedModel, encoding: Encoding, target: Target, row
 
     values = compute(rows)
     if torch.is_grad_enabled() and rows.requires_grad:
-        if not values.requires_grad:
+        if not values.requires_grad or not _check_independence(target, values, rows):
             raise _no_gradient(target)
-        (gradient,) = torch.autograd.grad(values[0], rows, retain_graph=True, allow_unused=True)
-        if gradient is None:
-            raise _no_gradient(target)
-        _check_independence(target, gradient)
     elif len(rows) > 1:
         with torch.enable_grad():
             states = rows[:2].detach().requires_grad_()
@@ -118,9 +114,7 @@ def function_values(loaded: LoadedModel, encoding: Encoding, target: Target, row
             except Refused:  # functions without gradients, such as those of NumPy, are allowed here
                 return values
             if first_values.requires_grad:
-                (gradient,) = torch.autograd.grad(first_values[0], states, allow_unused=True)
-                if gradient is not None:
-                    _check_independence(target, gradient)
+                _check_independence(target, first_values, states)
     return values
 
 
@@ -154,13 +148,21 @@ def _call(target: Target, outputs: TargetOutputs) -> Tensor:
     return values
 
 
-def _check_independence(target: Target, gradient: Tensor) -> None:
-    """Raise Refused if the value of the first copy depends on others. gradient: (copy, position, hidden), of it."""
-    if len(gradient) > 1 and gradient[1:].nan_to_num().any():
-        raise Refused(
-            f"the function of the target {target.name!r} returned a value of one copy that depends on other copies: "
-            "compute each value from one row of outputs.states or outputs.logits"
-        )
+def _check_independence(target: Target, values: Tensor, rows: Tensor) -> bool:
+    """Return whether the values (copy,) depend on the rows (copy, position, hidden), by their gradients.
+
+    Raises Refused if the value of the first or of the last copy depends on another copy.
+    """
+    for copy in {0, len(values) - 1}:
+        (gradient,) = torch.autograd.grad(values[copy], rows, retain_graph=True, allow_unused=True)
+        if gradient is None:
+            return False
+        if len(rows) > 1 and torch.cat([gradient[:copy], gradient[copy + 1 :]]).nan_to_num().any():
+            raise Refused(
+                f"the function of the target {target.name!r} returned a value of one copy that depends on other "
+                "copies: compute each value from one row of outputs.states or outputs.logits"
+            )
+    return True
 
 
 def _no_gradient(target: Target) -> Refused:

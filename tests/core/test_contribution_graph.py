@@ -241,6 +241,8 @@ def test_impossible_edges_heads_and_methods_are_refused(tiny: LoadedModel, tmp_p
             knock_out_graph_edge(tiny, graph, target, *edge)
     with pytest.raises(Refused, match="head 9 does not exist"):
         knock_out_graph_edge(tiny, graph, target, 0, 1, 2, heads=[9])
+    with pytest.raises(Refused, match="must be different"):
+        knock_out_graph_edge(tiny, graph, target, 0, 1, 2, heads=[1, 1])
     local = bert_core.load(save_family("modernbert", tmp_path), device="cpu")
     text = local.tokenizer.encode("The old man [MASK] along the river with his dog.")
     layer = next(number for number, window in enumerate(local.config.windows) if window is not None)

@@ -425,10 +425,17 @@ def test_values_without_a_gradient_are_refused_only_where_it_is_needed(tiny_load
         assert_near(bert_core.ablate_heads(tiny_loaded, encoding, target=custom(function)).values, expected)
 
 
-def test_a_value_that_depends_on_other_copies_is_refused(tiny_loaded: LoadedModel) -> None:
-    """A mean over the batch is found by its gradient, with and without gradients of the analysis."""
+@pytest.mark.parametrize(
+    "function",
+    [lambda o: norm(o) - norm(o).mean(), lambda o: norm(o).cumsum(0), lambda o: norm(o) - norm(o)[0]],
+    ids=["mean", "sum of those before", "first"],
+)
+def test_a_value_that_depends_on_other_copies_is_refused(
+    tiny_loaded: LoadedModel, function: Callable[[TargetOutputs], torch.Tensor]
+) -> None:
+    """Gradients of the first and the last value show it, with and without gradients of the analysis."""
     encoding = tiny_loaded.tokenizer.encode(TEXT)
-    target = custom(lambda o: norm(o) - norm(o).mean())
+    target = custom(function)
     calls: list[Callable[[], object]] = [
         lambda: bert_core.ablate_heads(tiny_loaded, encoding, target=target),
         lambda: bert_core.occlusion(tiny_loaded, encoding, target),

@@ -146,7 +146,7 @@ def _draw_graph(
     edges = paths_to(graph.shares, rows, threshold)
     is_drawn = _is_drawn(edges, positions)
     outside_count, edges = int((~is_drawn).sum()), edges[is_drawn]
-    shares = graph.shares[tuple(edges.T)]
+    all_edges, shares = edges, graph.shares[tuple(edges.T)]
     largest = np.sort(np.argsort(-shares, kind="stable")[:MAX_EDGES])
     edges, shares = edges[largest], shares[largest]
     current = _current_edge(graph, rows, positions)
@@ -158,13 +158,18 @@ def _draw_graph(
         top = np.argsort(-flow, kind="stable")[:3].tolist()
         sources = ", ".join(f"{quoted(encoding.labels[place])} {share_text(float(flow[place]))}" for place in top)
         sentence = TEXTS["graph.result"].format(
-            count=len(edges), threshold=share_text(threshold), node=quoted(encoding.labels[rows[0]]), sources=sources
+            count=len(all_edges),
+            threshold=share_text(threshold),
+            node=quoted(encoding.labels[rows[0]]),
+            sources=sources,
         )
         if outside_count or len(positions) < len(encoding):
             outside_share = 1 - float(flow[positions.start : positions.stop].sum())
             sentence += " " + TEXTS["graph.outside"].format(
                 edges=outside_count, share=share_text(max(outside_share, 0.0)), tokens=len(encoding) - len(positions)
             )
+        if len(all_edges) > len(edges):
+            sentence += " " + TEXTS["graph.largest"].format(count=f"{len(edges):,}")
         st.markdown(sentence)
         figure = contribution_figure(
             edges, shares, columns, labels, len(graph.shares),
@@ -181,7 +186,7 @@ def _draw_graph(
         with right:
             _draw_heads(graph, current)
         _draw_knockout(selection, target, graph, current)
-    add_file("Edges of the graph (CSV)", lambda: labelled_csv(edge_columns(graph, edges)), "graph.csv")
+    add_file("Edges of the graph (CSV)", lambda: labelled_csv(edge_columns(graph, all_edges)), "graph.csv")
     add_file("All shares (NPZ)", partial(graph_npz, graph), "graph.npz")
     st.page_link(frame.streamlit_page("attention"), label=TEXTS["graph.attention"], icon=":material/grid_view:")
 

@@ -130,7 +130,7 @@ def slices_of(table: EvaluatedTexts, column: str) -> tuple[Slice, ...]:
 
 @cached
 def confusion_of(table: EvaluatedTexts) -> Confusion:
-    """Return the confusion matrix: of all answers with their predictions, or of the most frequent of many."""
+    """Return the confusion matrix: of all answers, or of the most frequent of many; other predictions are grouped."""
     answers = len(set(table.answer[table.is_scored].tolist()))
     return confusion(table, max(answers, 2) if answers <= MAX_LABELS else LABELS_OF_MANY)
 
@@ -187,10 +187,11 @@ def _draw_figures(table: EvaluatedTexts, matrix: Confusion | None, parts: Sequen
 
 
 def _draw_matrix(matrix: Confusion) -> None:
+    counts = matrix.counts[matrix.counts.any(1)]  # labels that are never an answer are the last ones
     selected = None
-    if answer.value and prediction.value:
+    if answer.value in matrix.labels[: len(counts)] and prediction.value:
         selected = matrix.labels.index(answer.value), matrix.labels.index(prediction.value)
-    figure = confusion_map(matrix.counts, matrix.labels, selected=selected)
+    figure = confusion_map(counts, matrix.labels, selected=selected)
     key = f"confusion_{selected}"  # a new figure has no selected point
     alt = TEXTS["matrix_alt"].format(labels=", ".join(matrix.labels))
     select_cell = partial(_select_cell, key, matrix.labels)

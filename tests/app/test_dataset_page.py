@@ -290,6 +290,17 @@ def test_an_own_table_is_evaluated_with_the_columns_that_it_has() -> None:
     assert "Confusion" not in words(plain) and exported_files(plain) == ["Listed texts (CSV)"]
 
 
+def test_rows_that_are_left_out_are_counted() -> None:
+    """The note has the counts of the library for each reason; without any left out there is no note."""
+    content = (
+        "text,answer\nThe cat [MASK] on the mat.,sat\nThe old cat sat.,cat\nThe cats [MASK] old.,unbelievably\n"
+        "The [MASK] saw the [MASK].,king\nThe [MASK] saw the [MASK].,king door\n"
+    )
+    app = uploaded(Upload("partly.csv", content.encode()))
+    assert not app.exception and not app.error and "rows were read" not in words(start())
+    assert "2 of 5 rows were read: 2 without a [MASK] for each token of the word, 1 with several" in words(app)
+
+
 def test_a_long_evaluation_states_its_cost_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is computed before the button is pressed."""
     monkeypatch.setattr(sources, "estimate_seconds", lambda *_: 100.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import streamlit as st
@@ -61,13 +61,15 @@ def draw(page: View) -> None:
             st.info(with_help(TEXTS["no_question"].format(model=escape_markdown(shown_name(model.name)))))
             end_run()
         results = evaluated_texts(model, source)
-    (table,) = results.values
+    table, counts = results.values[0]
     column = _select_column(controls, table)
     parts = slices_of(table, column)
     matrix = confusion_of(table) if table.has_answers else None
     _forget_impossible(parts, matrix)
     with page.figure().container(key=results.key("evaluated")):
         _write_summary(table, matrix)
+        if note := left_out_note(counts):
+            write_note(note)
         _draw_figures(table, matrix, parts, column)
     _write_reading(page, table)
     if st.session_state.off or any(st.session_state[name] != value for name, value in NO_EDITS.items()):
@@ -89,7 +91,7 @@ def draw(page: View) -> None:
 
 def _filtered_csv(model: ModelReference, source: Source, row_filter: Filter) -> bytes:
     """Return the rows that pass a filter as CSV, with all columns of the file."""
-    table: EvaluatedTexts = wait_for(table_work(model.get(), source))
+    table, _ = wait_for(table_work(model.get(), source))
     rows = select(table, filtered_rows(table, confusion_of(table) if table.has_answers else None, row_filter))
     fields = {name: getattr(rows, name) for name in (*INTEGER_FIELDS, *TEXT_FIELDS, *NUMBER_FIELDS)}
     return tables.labelled_csv({name: values.tolist() for name, values in (fields | dict(rows.columns)).items()})
@@ -171,6 +173,18 @@ def _write_summary(table: EvaluatedTexts, matrix: Confusion | None) -> None:
         names = {"count": len(matrix.labels) - 1, "labels": len(table.labels), "other": matrix.labels[-1]}
         lines.append(TEXTS["other_note"].format(**names))
     write_result(TEXTS["result_answers"].format(**numbers), " ".join(lines))
+
+
+def left_out_note(counts: Mapping[str, int]) -> str:
+    """Return one sentence about the rows that were left out or changed; empty if there are none.
+
+    counts: those of `evaluate_shard`; empty for a table that was evaluated before.
+    """
+    reasons = {name: reason for name, reason in TEXTS.options("left_out").items() if counts.get(name)}
+    if not reasons:
+        return ""
+    phrases = ", ".join(f"{counts[name]:,} {reason}" for name, reason in reasons.items())
+    return TEXTS["read"].format(texts=counts.get("texts", 0), lines=counts.get("lines", 0), reasons=phrases)
 
 
 def _draw_figures(table: EvaluatedTexts, matrix: Confusion | None, parts: Sequence[Slice], column: str) -> None:

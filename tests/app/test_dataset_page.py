@@ -254,6 +254,34 @@ def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence() -> None:
     assert "no [MASK]" in words(finished(app)) and not app.exception and not app.error
 
 
+def as_upload(question: str, text: str, position: int, answer: str, prediction: str) -> Upload:
+    """A table with one evaluated text."""
+    numbers = [[0.5], [0.5], [0.7]]
+    table = EvaluatedTexts(
+        question, "nats", [2], [text], [""], [position], [answer], [prediction], *numbers, columns={"topic": ["a"]}
+    )
+    return Upload("table.csv", as_csv(table))
+
+
+def test_an_edited_copy_of_a_table_is_read_by_the_selected_model() -> None:
+    """The page says so; a word for each group of masks is needed, and the values are those at the place of the row."""
+    app = uploaded(as_upload("word", "The [MASK] saw the [MASK].", 2, "king", "cat"))
+    app.text_area(key="edited_text").set_value("The [MASK] saw an old [MASK].").run()
+    assert "2 groups of [MASK]" in words(finished(app)) and "position" not in words(app)
+    app.text_input(key="edited_answer").set_value("king door").run()
+    finished(app)
+    assert not app.exception and "original: from the table; edited: by" in words(app)
+    values = app.dataframe[1].value
+    assert dict(zip(values[""], values["edited"], strict=True))["expected"] == "king"
+
+
+def test_an_answer_that_is_marked_in_a_file_is_not_edited() -> None:
+    """The field would have no effect for tags."""
+    app = uploaded(as_upload("tag", "The cat sat.", 1, "DET", "NOUN"))
+    assert not app.exception and [field.key for field in app.text_area] == ["edited_text"]
+    assert "edited_answer" not in [field.key for field in app.text_input]
+
+
 def test_many_answers_are_shown_by_slice_first() -> None:
     """Everyday sentences have hundreds of words: the first figure is that of the slices, the matrix names eight."""
     app = start(dataset="everyday")

@@ -84,7 +84,7 @@ def draw(page: View) -> None:
             selected = draw_list(table, indices, column)
         if selected is not None:
             with right:
-                draw_row(model, table, selected)
+                draw_row(model, table, selected, is_from_table=not counts)
     make_file = partial(_filtered_csv, ModelReference(model), source, row_filter)
     add_file(TEXTS["file"], make_file, "texts.csv", disabled=results.are_stale)
 

@@ -254,6 +254,17 @@ def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence() -> None:
     assert "no [MASK]" in words(finished(app)) and not app.exception and not app.error
 
 
+def test_a_table_is_evaluated_before_only_if_it_has_all_columns() -> None:
+    """A table of the visitor may have columns named question, loss and prediction; the extension may be in capitals."""
+    own = b"question,answer,loss,prediction\nThe cat [MASK] old.,is,1,a\nThe cats [MASK] old.,are,2,b\n"
+    app = uploaded(Upload("own.CSV", own))
+    assert not app.exception and not app.error and app.session_state.dataset_text == "question"
+    assert "of 2 predictions are the expected answer" in words(app)
+    table = evaluated(20)
+    app = uploaded(Upload("table.CSV", as_csv(table)))
+    assert not app.exception and not app.error and f"{table.is_correct.sum()} of 20 predictions" in words(app)
+
+
 def as_upload(question: str, text: str, position: int, answer: str, prediction: str) -> Upload:
     """A table with one evaluated text."""
     numbers = [[0.5], [0.5], [0.7]]

@@ -382,7 +382,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         "question": ["class"], "row": [2], "text": ["a"], "pair": [""], "position": [-1], "answer": ["x"],
         "prediction": ["x"], "probability": [0.5], "confidence": [0.5], "loss": [0.7],
     }  # fmt: skip
-    for ending in (".csv", ".parquet"):
+    for ending in (".csv", ".parquet", ".CSV", ".PARQUET"):
         path = tmp_path / f"table{ending}"
         write_columns(columns, path)
         assert read_evaluation(path).answer.tolist() == ["x"]

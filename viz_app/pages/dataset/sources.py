@@ -18,7 +18,7 @@ from bert_core.progress import Progress, ignore_progress
 from bert_core.records import EvaluatedTexts
 from bert_core.refused import Refused
 from bert_core.studies.evaluation import evaluate_in_memory, evaluate_texts
-from bert_core.studies.evaluation_tables import read_evaluation
+from bert_core.studies.evaluation_tables import is_evaluation, read_evaluation
 from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns, input_columns
@@ -43,8 +43,6 @@ SENTENCES_PER_CONDITION = 40
 LETTERS_PER_TOKEN = 4  # typical
 EXAMPLE_SECONDS = 15.0  # estimated, within which an example is evaluated without a click
 BYTES_PER_SECOND = 5e6  # of a table that is read
-# Columns by which a table is recognised that was evaluated before, or whose predictions were explained.
-EVALUATED_COLUMNS = ({"question", "loss", "prediction"}, {"asked", "kind", "probability", "token"})
 # Names of columns that are proposed, the most likely first.
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "statement", "review", "question")
 PAIR_NAMES = ("pair", "sentence2", "hypothesis", "second", "context")
@@ -223,7 +221,7 @@ def is_evaluated(upload: Upload) -> bool:
     """Return whether a file is a table that `headlight evaluate-file` or `headlight explain` wrote."""
     if upload.name.lower().endswith(".parquet"):
         return True
-    return upload.name.lower().endswith(".csv") and any(names <= set(columns_of(upload)) for names in EVALUATED_COLUMNS)
+    return upload.name.lower().endswith(".csv") and is_evaluation(columns_of(upload))
 
 
 # ---------------------------------------------------------------------------- work

@@ -61,7 +61,7 @@ def draw(page: View) -> None:
             st.info(with_help(TEXTS["no_question"].format(model=escape_markdown(shown_name(model.name)))))
             end_run()
         results = evaluated_texts(model, source)
-    table, counts = results.values[0]
+    ((table, counts),) = results.values
     column = _select_column(controls, table)
     parts = slices_of(table, column)
     matrix = confusion_of(table) if table.has_answers else None

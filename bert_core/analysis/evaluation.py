@@ -50,7 +50,7 @@ class EvaluationSummary:
 @compared_by_value
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix of the most frequent labels.
+    """Confusion matrix of the most frequent answers.
 
     labels: names of the labels; the last one stands for all others if there are more than the maximum.
     counts: (answer, prediction) int64, number of scored rows. Its diagonal contains the correct rows, apart from the
@@ -126,16 +126,17 @@ def _macro_f1(table: EvaluatedTexts) -> float:
 def confusion(table: EvaluatedTexts, max_labels: int = 20) -> Confusion:
     """Count the scored rows for each pair of answer and prediction.
 
-    max_labels: maximum number of labels with a row and a column of their own: the most frequent ones, counted over
-        answers and predictions. The others share the last row and column.
-    Returns the labels sorted by decreasing frequency, then by name.
+    max_labels: maximum number of labels with a row and a column of their own: the most frequent answers. The others
+        share the last row and column.
+    Returns the labels sorted by decreasing frequency among the answers, then among the predictions, then by name. Thus
+    labels that are never an answer come after all answers.
     Raises Refused if `max_labels` is less than 1.
     """
     if max_labels < 1:
         raise Refused(f"max_labels is {max_labels}: it must be at least 1")
     answers, predictions = table.answer[table.is_scored], table.prediction[table.is_scored]
     names, codes = _codes([*answers.tolist(), *predictions.tolist()])
-    labels, codes, groups_rare_labels = _most_frequent(names, codes, max_labels)
+    labels, codes, groups_rare_labels = _most_frequent(names, codes, max_labels, codes[: len(answers)])
     size = len(labels)
     cells = codes[: len(answers)] * size + codes[len(answers) :]
     counts = np.bincount(cells, minlength=size**2).reshape(size, size).astype(np.int64)
@@ -285,13 +286,17 @@ def _codes(values: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(numbers), np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
 
 
-def _most_frequent(names: tuple[str, ...], codes: np.ndarray, size: int) -> tuple[tuple[str, ...], np.ndarray, bool]:
+def _most_frequent(
+    names: tuple[str, ...], codes: np.ndarray, size: int, first_codes: np.ndarray | None = None
+) -> tuple[tuple[str, ...], np.ndarray, bool]:
     """Return names sorted by frequency, the codes for them, and whether the last name stands for all rarer ones.
 
-    size: maximum number of names, without the last one for the others.
+    size: maximum number of names, without the last one for the others. first_codes: codes whose frequency counts before
+        that of all codes; None for none.
     """
     frequencies = np.bincount(codes, minlength=len(names))
-    ranked = sorted(range(len(names)), key=lambda number: (-frequencies[number], names[number]))
+    first = np.bincount(codes[:0] if first_codes is None else first_codes, minlength=len(names))
+    ranked = sorted(range(len(names)), key=lambda number: (-first[number], -frequencies[number], names[number]))
     ranks = np.empty(len(names), np.int64)
     ranks[ranked] = np.arange(len(names))
     frequent_names = tuple(names[number] for number in ranked[:size])

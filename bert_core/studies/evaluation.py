@@ -53,6 +53,10 @@ NEXT_ANSWERS = {
 _NEXT_CLASSES = (IS_NEXT, NOT_NEXT)
 
 
+class _OtherNumberOfWords(Refused):
+    """The answer of a text has another number of words than the text has groups of [MASK]."""
+
+
 class _Answer(NamedTuple):
     """One answer about a text: what it is read from, its expected name (empty if unknown), and the tagged word."""
 
@@ -120,7 +124,16 @@ def _word_answers(loaded: LoadedModel, encoding: Encoding, words: str) -> list[_
         pairs = [(name, group[0]) for name, group in zip(names, groups, strict=True)]
         targets = [(name, word_target(loaded.tokenizer, encoding, name, position=first)) for name, first in pairs]
     else:
-        targets = [(words, word_target(loaded.tokenizer, encoding, words))]
+        try:
+            targets = [(words, word_target(loaded.tokenizer, encoding, words))]
+        except Refused as error:
+            if len(groups) == 1:
+                raise
+            raise _OtherNumberOfWords(
+                f"the text has {len(groups)} groups of {encoding.special_tokens.mask} and the expected answer has "
+                f"{len(names)} {'word' if len(names) == 1 else 'words'}: give one word for each group, such as "
+                "'king door' for two"
+            ) from error
     return [_Answer(_target_at_masks(target), name) for name, target in targets]
 
 
@@ -203,10 +216,10 @@ def _evaluate_lines(
                     raise Refused("the text has no second text")
             else:
                 answers = _answers(loaded, encoding, line, settings)
-        except Refused:
+        except Refused as error:
             if strict:
                 raise
-            counts[reason] += 1
+            counts["other number of words" if isinstance(error, _OtherNumberOfWords) else reason] += 1
             continue
         texts.append((line, encoding, answers))
     rows_of_texts = _predict(loaded, texts, settings.question, report)
@@ -293,11 +306,37 @@ def evaluate_texts(
     settings = STUDY.checked_settings(loaded, settings or EvaluationSettings())
     if not lines:
         raise Refused("rows is empty: give at least one text")
+    return _evaluate_parts(loaded, lines, settings, report)[0]
+
+
+def evaluate_in_memory(
+    path: Path, loaded: LoadedModel, settings: EvaluationSettings, report: Progress = ignore_progress
+) -> tuple[EvaluatedTexts, Counter[str]]:
+    """Evaluate a model on all texts of a file in memory.
+
+    Returns two values: the table of `evaluate_texts`, and the counts of `evaluate_shard` summed over the file.
+    Raises Refused as `evaluate_texts`, and for a file without a text.
+    """
+    settings = STUDY.checked_settings(loaded, settings)
+    shards = list(_make_reader(path, loaded, settings)())
+    lines = [line for shard in shards for line in shard.lines]
+    if not lines:
+        raise Refused(f"{path.name} has no text to evaluate")
+    table, counts = _evaluate_parts(loaded, lines, settings, report)
+    return table, sum((shard.counts for shard in shards), counts)
+
+
+def _evaluate_parts(
+    loaded: LoadedModel, lines: Sequence[Line], settings: EvaluationSettings, report: Progress
+) -> tuple[EvaluatedTexts, Counter[str]]:
+    """Return the table of some texts and the counts of `_evaluate_lines`. Raises Refused as `evaluate_texts`."""
     parts = [lines[first : first + TEXTS_AT_ONCE] for first in range(0, len(lines), TEXTS_AT_ONCE)]
-    tables = [
-        _evaluate_lines(loaded, part, settings, progress_of_part(report, number, len(parts)))[0]
+    evaluated_parts = [
+        _evaluate_lines(loaded, part, settings, progress_of_part(report, number, len(parts)))
         for number, part in enumerate(parts)
     ]
+    tables = [table for table, _ in evaluated_parts]
+    counts = sum((part_counts for _, part_counts in evaluated_parts), Counter[str]())
     if not any(table["row"] for table in tables):
         _evaluate_lines(loaded, lines[:1], settings, ignore_progress, strict=True)
         raise Refused("none of the texts has an answer that can be evaluated")
@@ -305,7 +344,8 @@ def evaluate_texts(
     columns = {
         name: [value for table in tables for value in table.get(name) or [""] * len(table["row"])] for name in names
     }
-    return table_of_columns(settings.question, {name: np.array(values, object) for name, values in columns.items()})
+    arrays = {name: np.array(values, object) for name, values in columns.items()}
+    return table_of_columns(settings.question, arrays), counts
 
 
 def table_of_columns(question: str, columns: dict[str, np.ndarray]) -> EvaluatedTexts:
@@ -340,6 +380,7 @@ def evaluate_shard(
         "shortened values": values of other columns that were cut.
         "unreadable": texts without a character that the tokenizer knows.
         "without the word": texts to which the question does not apply, such as those without a [MASK].
+        "other number of words": texts with several groups of [MASK] whose answer has another number of words.
         "with a mask": texts with a [MASK], which have no surprisal.
         "without an answer": texts without an answer, or whose answer was cut off.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ EXPLAINED_TYPES = {
 }  # fmt: skip
 # Kinds of targets -> the question that they answer.
 QUESTIONS_OF_KINDS = {"class": "class", "mlm": "word", "joint": "word", "nsp": "next", "tag": "tag", "span": "span"}
+
+
+def is_evaluation(names: Iterable[str]) -> bool:
+    """Return whether a table with these columns can be read by `read_evaluation`."""
+    return any(required <= set(names) for required in (set(ROW_COLUMNS), set(EXPLAINED_TYPES)))
 
 
 @validate_arguments
@@ -65,8 +71,9 @@ def _read_columns(path: Path, types: dict[str, str]) -> dict[str, np.ndarray]:
     """
     import pyarrow
 
+    is_csv = path.suffix.lower() == ".csv"
     try:
-        table = _read_csv(path, types) if path.suffix == ".csv" else _read_parquet(path, types)
+        table = _read_csv(path, types) if is_csv else _read_parquet(path, types)
         if table.num_rows > MAX_ROWS:
             raise Refused(f"{path.name} has {table.num_rows:,} rows: at most {MAX_ROWS:,} are read")
         columns = {}
@@ -74,7 +81,7 @@ def _read_columns(path: Path, types: dict[str, str]) -> dict[str, np.ndarray]:
             column = table.column(name).cast(pyarrow.type_for_alias(type_name))
             if type_name == "int64" and column.null_count:
                 raise Refused(f"{path.name} has an empty value in the column {name!r}: it needs a whole number")
-            columns[name] = _texts(column, is_csv=path.suffix == ".csv") if type_name == "string" else column.to_numpy()
+            columns[name] = _texts(column, is_csv=is_csv) if type_name == "string" else column.to_numpy()
         return columns
     except (pyarrow.ArrowException, OSError, KeyError) as error:
         reason = " ".join(str(error).split())[:80]

@@ -134,7 +134,7 @@ def read_totals(path: Path, *, min_texts: int = 1) -> list[WordTotal]:
     check_table_suffix(path)
     check_file(path)
     names = [field.name for field in dataclasses.fields(WordTotal)]
-    if path.suffix != ".csv" or next(read_batches(path), {}).keys() != set(names):
+    if path.suffix.lower() != ".csv" or next(read_batches(path), {}).keys() != set(names):
         return word_totals(path, min_texts=min_texts)
     totals = []
     for batch in read_batches(path):

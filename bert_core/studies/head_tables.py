@@ -51,7 +51,7 @@ def read_table(data: bytes, name: str) -> HeadTable:
     check_table_suffix(Path(name))
     if len(data) > MAX_MEGABYTES * 1_000_000:
         raise Refused(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has at most {MAX_MEGABYTES} MB")
-    columns = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
+    columns = _parquet(data, name) if name.lower().endswith(".parquet") else _csv(data, name)
     missing = [column for column in _FIXED if column not in columns]
     if len(columns) > MAX_COLUMNS:
         raise Refused(f"the file {name} has {len(columns)} columns: a table of heads has at most {MAX_COLUMNS}")

@@ -448,6 +448,7 @@ def _exceptions(counts: Mapping[str, int]) -> list[str]:
         "empty": "empty",
         "unreadable": "without a character that the tokenizer knows",
         "without the word": "without a [MASK] for each token of the word",
+        "other number of words": "with several groups of [MASK] and another number of words in the answer",
         "with a mask": "with a [MASK], which has no surprisal",
         "without an answer": "without an answer",
         "shortened": "cut to the maximum length",

@@ -93,6 +93,7 @@ def _skipped_texts(counts: Mapping[str, int]) -> str:
     """Return the end of a sentence with the number of skipped texts for each reason; empty if there are none."""
     reasons = {
         "without the word": "without the [MASK] tokens or the second text that the question needs",
+        "other number of words": "with several groups of [MASK] and another number of words in the answer",
         "with a mask": "with a [MASK], which has no surprisal",
         "without an answer": "without an answer",
         "unreadable": "without a character that the tokenizer knows",

@@ -19,8 +19,8 @@ ROWS_AT_ONCE = 4096
 
 
 def check_table_suffix(path: Path) -> None:
-    """Raise Refused unless the name of a file ends in .csv or .parquet."""
-    if path.suffix not in TABLE_SUFFIXES:
+    """Raise Refused unless the name of a file ends in .csv or .parquet, in any case."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
         raise Refused(f"the name of the table {path.name} must end in {' or '.join(TABLE_SUFFIXES)}")
 
 
@@ -41,7 +41,7 @@ def write_columns(
     Raises Refused for another suffix.
     """
     check_table_suffix(path)
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         checkpoint.write_atomically(path, as_csv([tuple(columns), *zip(*columns.values(), strict=True)]))
         return
     import pyarrow
@@ -77,7 +77,7 @@ def concatenate_tables(parts: Sequence[Path], path: Path) -> None:
                     target.write(b"" if number else header)
                     shutil.copyfileobj(rows, target)
 
-    checkpoint.write_atomically(path, write_parquet if path.suffix == ".parquet" else write_csv)
+    checkpoint.write_atomically(path, write_parquet if path.suffix.lower() == ".parquet" else write_csv)
 
 
 def read_column_names(path: Path) -> list[str]:
@@ -85,7 +85,7 @@ def read_column_names(path: Path) -> list[str]:
 
     Raises Refused for a .parquet file that is damaged.
     """
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import pyarrow
         from pyarrow import parquet
 
@@ -105,7 +105,7 @@ def read_batches(path: Path) -> Iterator[dict[str, list[Any]]]:
 
     Raises Refused for a file that is damaged or is no table.
     """
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import pyarrow
         from pyarrow import parquet
 

@@ -22,11 +22,13 @@ from bert_core.studies.evaluation import (
     EVALUATION_LOSSES,
     STUDY,
     evaluate_file,
+    evaluate_in_memory,
     evaluate_texts,
     iter_evaluation,
     lines_to_evaluate,
 )
 from bert_core.studies.evaluation_tables import read_evaluation
+from bert_core.studies.heads import reading_note
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import MAX_OTHER_COLUMNS
 from bert_core.studies.runner import ShardStudy
@@ -131,7 +133,12 @@ def test_masked_words_are_those_of_a_loop_over_texts(
     out = tmp_path / "out.csv"
     settings = EvaluationSettings("word", columns=Columns("text", answer="word"))
     result = evaluate_file(file, out, str(tiny_model_folder), settings, device="cpu")
-    assert (result.counts["texts"], result.counts["questions"], result.counts["without the word"]) == (3, 4, 2)
+    assert (result.counts["texts"], result.counts["questions"], result.counts["without the word"]) == (3, 4, 1)
+    assert "1 with several groups of [MASK] and another number of words in the answer" in reading_note(result.counts)
+    table, counts = evaluate_in_memory(file, tiny_loaded, settings)
+    assert counts == result.counts and counts["other number of words"] == 1 and len(table) == 4
+    with pytest.raises(Refused, match=r"has 2 groups of .* and the expected answer has 1 word: give one word for each"):
+        evaluate_texts(tiny_loaded, [Line(1, rows[-1][0], answer="king")], settings)
     table = read_evaluation(out)
     assert table.answer.tolist() == ["sat", "king", "door", "old cat"] and table.row.tolist() == [2, 3, 3, 4]
     for index in range(len(table)):
@@ -375,7 +382,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         "question": ["class"], "row": [2], "text": ["a"], "pair": [""], "position": [-1], "answer": ["x"],
         "prediction": ["x"], "probability": [0.5], "confidence": [0.5], "loss": [0.7],
     }  # fmt: skip
-    for ending in (".csv", ".parquet"):
+    for ending in (".csv", ".parquet", ".CSV", ".PARQUET"):
         path = tmp_path / f"table{ending}"
         write_columns(columns, path)
         assert read_evaluation(path).answer.tolist() == ["x"]

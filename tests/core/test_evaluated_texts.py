@@ -99,6 +99,24 @@ def test_rare_labels_share_a_row_and_a_column(max_labels: int) -> None:
     assert sorted(selected) == np.flatnonzero(table.is_scored).tolist()
 
 
+@pytest.mark.parametrize("max_labels", [2, 3, 4, 20])
+def test_a_frequent_prediction_displaces_no_answer(max_labels: int) -> None:
+    """Rows are the most frequent answers of an imbalanced file; labels that are only predicted come after them."""
+    answers = ["a"] * 90 + ["b"] * 6 + ["c"] * 4
+    predictions = ["x"] * 60 + ["c"] * 35 + ["y"] * 5
+    size = len(answers)
+    table = EvaluatedTexts(
+        "class", "nats per text", range(size), ["text"] * size, [""] * size, [-1] * size, answers, predictions,
+        *[[0.5] * size] * 3,
+    )  # fmt: skip
+    matrix = evaluation.confusion(table, max_labels)
+    names = ["a", "b", "c", "x", "y"][:max_labels]
+    assert matrix.labels == (*names, *["other"] * (max_labels < 5))
+    grouped = ([value if value in names else "other" for value in values] for values in (answers, predictions))
+    np.testing.assert_array_equal(matrix.counts, confusion_matrix(*grouped, labels=list(matrix.labels)))
+    assert matrix.counts.any(1).tolist() == [label in answers or max_labels == 2 for label in matrix.labels]
+
+
 @pytest.mark.parametrize("column", ["answer", "prediction", "length", "correct", "source", "year"])
 @pytest.mark.parametrize("max_values", [2, 50])
 def test_a_slice_is_the_summary_of_its_rows(column: str, max_values: int) -> None:

@@ -20,7 +20,8 @@ def confusion_map(counts: np.ndarray, labels: Sequence[str], *, selected: tuple[
     """Draw a confusion matrix: rows are answers, columns are predictions, and a click returns them as y and x.
 
     counts: (answer, prediction) numbers of texts, written in the cells. The colour is the share of the answer's row, so
-        that the row of a rare label is as visible as that of a frequent one. selected: the cell with a frame.
+        that the row of a rare label is as visible as that of a frequent one. labels: of the columns; the first ones are
+        those of the rows, since the last labels may be no answer. selected: the cell with a frame.
     Raises ValueError if the labels do not fit the counts.
     """
     totals = counts.sum(1, keepdims=True)
@@ -33,7 +34,7 @@ def confusion_map(counts: np.ndarray, labels: Sequence[str], *, selected: tuple[
 
     return cells(
         shares,
-        [f"{label} ({int(total):,})" for label, total in zip(labels, totals[:, 0], strict=True)],
+        [f"{label} ({int(total):,})" for label, total in zip(labels[: len(counts)], totals[:, 0], strict=True)],
         labels,
         signed=False,
         unit="share of the texts with this answer",

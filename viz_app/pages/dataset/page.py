@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import streamlit as st
@@ -61,13 +61,15 @@ def draw(page: View) -> None:
             st.info(with_help(TEXTS["no_question"].format(model=escape_markdown(shown_name(model.name)))))
             end_run()
         results = evaluated_texts(model, source)
-    (table,) = results.values
+    ((table, counts),) = results.values
     column = _select_column(controls, table)
     parts = slices_of(table, column)
     matrix = confusion_of(table) if table.has_answers else None
     _forget_impossible(parts, matrix)
     with page.figure().container(key=results.key("evaluated")):
         _write_summary(table, matrix)
+        if note := left_out_note(counts):
+            write_note(note)
         _draw_figures(table, matrix, parts, column)
     _write_reading(page, table)
     if st.session_state.off or any(st.session_state[name] != value for name, value in NO_EDITS.items()):
@@ -82,14 +84,14 @@ def draw(page: View) -> None:
             selected = draw_list(table, indices, column)
         if selected is not None:
             with right:
-                draw_row(model, table, selected)
+                draw_row(model, table, selected, is_from_table=not counts)
     make_file = partial(_filtered_csv, ModelReference(model), source, row_filter)
     add_file(TEXTS["file"], make_file, "texts.csv", disabled=results.are_stale)
 
 
 def _filtered_csv(model: ModelReference, source: Source, row_filter: Filter) -> bytes:
     """Return the rows that pass a filter as CSV, with all columns of the file."""
-    table: EvaluatedTexts = wait_for(table_work(model.get(), source))
+    table, _ = wait_for(table_work(model.get(), source))
     rows = select(table, filtered_rows(table, confusion_of(table) if table.has_answers else None, row_filter))
     fields = {name: getattr(rows, name) for name in (*INTEGER_FIELDS, *TEXT_FIELDS, *NUMBER_FIELDS)}
     return tables.labelled_csv({name: values.tolist() for name, values in (fields | dict(rows.columns)).items()})
@@ -130,7 +132,7 @@ def slices_of(table: EvaluatedTexts, column: str) -> tuple[Slice, ...]:
 
 @cached
 def confusion_of(table: EvaluatedTexts) -> Confusion:
-    """Return the confusion matrix: of all answers with their predictions, or of the most frequent of many."""
+    """Return the confusion matrix: of all answers, or of the most frequent of many; other predictions are grouped."""
     answers = len(set(table.answer[table.is_scored].tolist()))
     return confusion(table, max(answers, 2) if answers <= MAX_LABELS else LABELS_OF_MANY)
 
@@ -173,6 +175,18 @@ def _write_summary(table: EvaluatedTexts, matrix: Confusion | None) -> None:
     write_result(TEXTS["result_answers"].format(**numbers), " ".join(lines))
 
 
+def left_out_note(counts: Mapping[str, int]) -> str:
+    """Return one sentence about the rows that were left out or changed; empty if there are none.
+
+    counts: those of `evaluate_shard`; empty for a table that was evaluated before.
+    """
+    reasons = {name: reason for name, reason in TEXTS.options("left_out").items() if counts.get(name)}
+    if not reasons:
+        return ""
+    phrases = ", ".join(f"{counts[name]:,} {reason}" for name, reason in reasons.items())
+    return TEXTS["read"].format(texts=counts.get("texts", 0), lines=counts.get("lines", 0), reasons=phrases)
+
+
 def _draw_figures(table: EvaluatedTexts, matrix: Confusion | None, parts: Sequence[Slice], column: str) -> None:
     """Draw the confusion matrix beside the slices; of many words, of which it shows few, the slices come first."""
     if matrix is None:
@@ -187,10 +201,11 @@ def _draw_figures(table: EvaluatedTexts, matrix: Confusion | None, parts: Sequen
 
 
 def _draw_matrix(matrix: Confusion) -> None:
+    counts = matrix.counts[matrix.counts.any(1)]  # labels that are never an answer are the last ones
     selected = None
-    if answer.value and prediction.value:
+    if answer.value in matrix.labels[: len(counts)] and prediction.value:
         selected = matrix.labels.index(answer.value), matrix.labels.index(prediction.value)
-    figure = confusion_map(matrix.counts, matrix.labels, selected=selected)
+    figure = confusion_map(counts, matrix.labels, selected=selected)
     key = f"confusion_{selected}"  # a new figure has no selected point
     alt = TEXTS["matrix_alt"].format(labels=", ".join(matrix.labels))
     select_cell = partial(_select_cell, key, matrix.labels)

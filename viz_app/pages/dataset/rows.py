@@ -231,7 +231,7 @@ def list_columns(table: EvaluatedTexts, indices: Sequence[int], column: str) -> 
 
 def _column_config(table: EvaluatedTexts) -> Mapping[str, Any]:
     text, digits = st.column_config.TextColumn, st.column_config.NumberColumn
-    width = 330 if table.has_answers else 560
+    width = 240 if table.has_answers else 560
     return {
         "": text(width=32),
         "text": text(width=width),

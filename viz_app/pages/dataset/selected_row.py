@@ -18,6 +18,7 @@ from viz_app.pages.dataset.sources import evaluate_text
 from viz_app.shell import frame
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import error_sentence, escape_markdown, quoted, with_help
+from viz_app.shell.model_names import shown_name
 from viz_app.shell.selection import open_example_text
 from viz_app.shell.view import write_note
 from viz_app.shell.work import wait_for
@@ -28,8 +29,11 @@ EDITED_ROW = "_edited_row"  # session key: the row of which the fields have a co
 MAX_CHARACTERS = 2000  # of a text that is shown
 
 
-def draw_row(model: LoadedModel, table: EvaluatedTexts, index: int) -> None:
-    """Draw a row of the evaluated texts. index: of the row."""
+QUESTIONS_OF_MARKS = ("tag", "span")  # whose answers are marked in a file, so that an edited copy has none
+
+
+def draw_row(model: LoadedModel, table: EvaluatedTexts, index: int, *, is_from_table: bool) -> None:
+    """Draw a row of the evaluated texts. index: of the row. is_from_table: whether they were evaluated before."""
     row = select(table, [index])
     key = "unknown" if not row.is_scored[0] else "correct" if row.is_correct[0] else "wrong"
     with st.container(border=True, key="dataset_row", gap="small"):
@@ -44,7 +48,7 @@ def draw_row(model: LoadedModel, table: EvaluatedTexts, index: int) -> None:
             write_note(" · ".join(fields))
         _draw_links(row)
         st.markdown(f"**{TEXTS['row.edit']}**")
-        _draw_edit(model, row)
+        _draw_edit(model, row, is_from_table=is_from_table)
 
 
 def row_values(row: EvaluatedTexts, index: int) -> dict[str, str]:
@@ -99,9 +103,10 @@ def example_of(row: EvaluatedTexts) -> Example:
 # ---------------------------------------------------------------------------- an edited copy
 
 
-def _draw_edit(model: LoadedModel, row: EvaluatedTexts) -> None:
+def _draw_edit(model: LoadedModel, row: EvaluatedTexts, *, is_from_table: bool) -> None:
     """Draw fields with a copy of the texts, and what the model predicts for it beside the original."""
-    text, pair, answer = row.text[0], row.pair[0], row.answer[0]
+    text, pair = row.text[0], row.pair[0]
+    answer = "" if row.question in QUESTIONS_OF_MARKS else row.answer[0]
     if st.session_state.get(EDITED_ROW) != (text, pair, answer):
         st.session_state[EDITED_ROW] = text, pair, answer
         _take_copy(text, pair, answer)
@@ -122,6 +127,8 @@ def _draw_edit(model: LoadedModel, row: EvaluatedTexts) -> None:
     same_place = np.flatnonzero(edited.position == row.position[0])
     index = int(same_place[0]) if len(same_place) else 0
     st.dataframe(compared_rows(row_values(row, 0), row_values(edited, index)), hide_index=True, key="edited_values")
+    if is_from_table:
+        write_note(TEXTS["row.from_table"].format(model=escape_markdown(shown_name(model.name))))
     with st.container(horizontal=True, gap="small"):
         label = TEXTS["row.compare"]
         if copy[0] != text and st.button(label, icon=":material/difference:", key="compare_edited", type="primary"):

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -16,8 +17,8 @@ from bert_core.loading import ASSETS, LoadedModel
 from bert_core.progress import Progress, ignore_progress
 from bert_core.records import EvaluatedTexts
 from bert_core.refused import Refused
-from bert_core.studies.evaluation import evaluate_texts, lines_to_evaluate
-from bert_core.studies.evaluation_tables import read_evaluation
+from bert_core.studies.evaluation import evaluate_in_memory, evaluate_texts
+from bert_core.studies.evaluation_tables import is_evaluation, read_evaluation
 from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns, input_columns
@@ -42,8 +43,6 @@ SENTENCES_PER_CONDITION = 40
 LETTERS_PER_TOKEN = 4  # typical
 EXAMPLE_SECONDS = 15.0  # estimated, within which an example is evaluated without a click
 BYTES_PER_SECOND = 5e6  # of a table that is read
-# Columns by which a table is recognised that was evaluated before, or whose predictions were explained.
-EVALUATED_COLUMNS = ({"question", "loss", "prediction"}, {"asked", "kind", "probability", "token"})
 # Names of columns that are proposed, the most likely first.
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "statement", "review", "question")
 PAIR_NAMES = ("pair", "sentence2", "hypothesis", "second", "context")
@@ -81,6 +80,16 @@ class EvaluatedTable:
 
 
 Source = TextSource | EvaluatedTable
+
+
+class Evaluation(NamedTuple):
+    """The evaluated texts of a source.
+
+    counts: those of `evaluate_shard`; empty for a table that was evaluated before.
+    """
+
+    table: EvaluatedTexts
+    counts: Mapping[str, int]
 
 
 # ---------------------------------------------------------------------------- examples
@@ -212,19 +221,19 @@ def is_evaluated(upload: Upload) -> bool:
     """Return whether a file is a table that `headlight evaluate-file` or `headlight explain` wrote."""
     if upload.name.lower().endswith(".parquet"):
         return True
-    return upload.name.lower().endswith(".csv") and any(names <= set(columns_of(upload)) for names in EVALUATED_COLUMNS)
+    return upload.name.lower().endswith(".csv") and is_evaluation(columns_of(upload))
 
 
 # ---------------------------------------------------------------------------- work
 
 
-def table_work(model: LoadedModel, source: Source) -> Work[EvaluatedTexts]:
+def table_work(model: LoadedModel, source: Source) -> Work[Evaluation]:
     """Return the work that reads or computes the evaluated texts of a source."""
     return _read_table(source) if isinstance(source, EvaluatedTable) else _evaluate(model, source)
 
 
 def evaluated_texts(model: LoadedModel, source: Source) -> Results:
-    """Return the evaluated texts of a source, once the work is confirmed; until then those before, or the run ends."""
+    """Return the `Evaluation` of a source, once the work is confirmed; until then the one before, or the run ends."""
     if isinstance(source, EvaluatedTable):
         return Results([wait_for(table_work(model, source))], are_stale=False)
     count = count_rows(source.upload)
@@ -253,21 +262,20 @@ def _evaluation_seconds(model: LoadedModel, source: TextSource) -> float:
 
 
 @work("{model} evaluates {source}", seconds=_evaluation_seconds)
-def _evaluate(model: LoadedModel, source: TextSource, report: Progress = ignore_progress) -> EvaluatedTexts:
+def _evaluate(model: LoadedModel, source: TextSource, report: Progress = ignore_progress) -> Evaluation:
     """Evaluate the model on all texts of a source."""
     with source.upload.on_disk() as path:
-        lines = lines_to_evaluate(path, model, source.settings)
-    return evaluate_texts(model, lines, source.settings, report)
+        return Evaluation(*evaluate_in_memory(path, model, source.settings, report))
 
 
 @work("Reading {source}", seconds=lambda source: len(source.upload.data) / BYTES_PER_SECOND)
-def _read_table(source: EvaluatedTable) -> EvaluatedTexts:
+def _read_table(source: EvaluatedTable) -> Evaluation:
     """Read a table that was evaluated before. Raises Refused for any other file."""
     with source.upload.on_disk() as path:
         table = read_evaluation(path)
     if len(table) > MAX_ROWS:
         raise Refused(f"{source} has {len(table):,} rows, and the page shows at most {MAX_ROWS:,}: split the table")
-    return table
+    return Evaluation(table, {})
 
 
 @work("{model} reads an edited text")

@@ -323,12 +323,12 @@ def _draw_knockout(selection: Selection, target: Target, graph: ContributionGrap
     except Refused as error:
         st.info(with_help(error_sentence(error)), icon=":material/info:")
         return
-    texts = [target.target_kind.format_value(value, two_digits) for value in (knockout.base_value, knockout.value)]
+    before, after = (
+        target.target_kind.format_value(value, two_digits) for value in (knockout.base_value, knockout.value)
+    )
     effect = two_digits(knockout.effect)
     write_heading(TEXTS["graph.effect"].format(layer=layer, key=source, query=node))
-    sentence = TEXTS["graph.changes"].format(
-        before=texts[0], after=texts[1], effect=effect, unit=target.target_kind.unit
-    )
+    sentence = TEXTS["graph.changes"].format(before=before, after=after, effect=effect, unit=target.target_kind.unit)
     count = len(knockout.random_values)
     if not count:
         st.markdown(sentence + " " + TEXTS["graph.no_random"])

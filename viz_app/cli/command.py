@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
         "evaluate-file": (
             evaluate.evaluate_file,
-            "headlight evaluate-file reviews.csv --text review --label stars --model my-model --out evaluated.parquet",
+            "headlight evaluate-file words.csv --ask word --label word --out evaluated.csv",
         ),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
         "ground-truth": (ground_truth.ground_truth, "headlight ground-truth --sentences 20 --out truth.csv"),
@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     },
     "Intervene": {
         "heads": (heads.heads, "headlight heads texts.txt --importance --ablation --out heads.csv"),
-        "patch": (patch.patch, 'headlight patch --source "She lost [MASK] hat." "He lost [MASK] hat." --word her'),
+        "patch": (patch.patch, 'headlight patch --source "She lost [MASK] hat" "He lost [MASK] hat" --word her'),
         "compare-models": (compare.compare_models, "headlight compare-models headlight-mini my-model texts.txt"),
     },
     "Corpus": {

@@ -42,7 +42,7 @@ def evaluate_file(
     overwrite: shared.Overwrite = False,
     device: shared.Device = "auto",
 ) -> None:
-    """Predict the answer for every text of a file, and compare it with the expected one.
+    """Evaluate the predictions for every text of a file.
 
     The table has the answer, the prediction and the loss of each text, and the other columns of the file. The default
     question is the class. Without answers, --ask surprise sorts texts by their surprisal. Run the same command again to

@@ -34,7 +34,7 @@ def ground_truth(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Compare attribution methods with words that are known to determine a prediction.
+    """Compare attribution methods with known relevant words.
 
     In the sentences a verb is masked, and its subject determines its number. The set "circuits" has models of its own
     in place of --model: their weights are set by hand, so that the relevant words are known exactly. Run the same

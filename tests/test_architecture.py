@@ -661,7 +661,7 @@ def may_import_references(node: ast.stmt, all_slow: bool) -> bool:
 REFERENCES = ("captum", "concept_erasure", "faiss", "sentence_transformers", "seqeval", "usearch")
 COMPARED_WITH_REFERENCES = {
     "test_erasure.py", "test_neurons.py", "test_own_targets.py", "test_perturbation.py", "test_pooling.py",
-    "test_search.py", "test_similarity.py", "test_tagging.py", "test_tags.py",
+    "test_search.py", "test_similarity.py", "test_tagging.py", "test_tags.py", "test_transformers_models.py",
 }  # fmt: skip
 
 

@@ -275,12 +275,11 @@ def test_commands_read_one_text_of_a_pair_by_itself(
     places = ((one, "text"), (other, "source"))
     code, printed, err = headlight("patch", "--source", source, ONE, "--pair", TWO, "--target", "alike:A", *model)
     texts = [
-        f"cosine {bert_core.sentence_similarity(tiny_loaded, text, two).cosine:.3g} in the {where}"
-        for text, where in places
+        f"{bert_core.sentence_similarity(tiny_loaded, text, two).cosine:.3g} in the {where}" for text, where in places
     ]
-    assert code == 0 and printed.startswith(f"being like “{TWO}”: {', '.join(texts)}\n"), (printed, err)
+    assert code == 0 and printed.startswith(f"being like “{TWO}”: cosine {', '.join(texts)}\n"), (printed, err)
     code, printed, err = headlight("patch", ONE, "--noise", 3, "--pair", TWO, "--target", "alike:A", *model)
-    assert code == 0 and printed.startswith(f"being like “{TWO}”: {texts[0]}"), err
+    assert code == 0 and printed.startswith(f"being like “{TWO}”: cosine {texts[0]}"), err
 
 
 def test_files_hold_what_is_drawn(tiny_loaded: LoadedModel) -> None:

@@ -229,6 +229,7 @@ def test_the_dtype_of_the_weights_is_kept(theirs: Any, tokenizer: Any, folder: P
     assert_near(bert_core.capture(ours, encoding).attention, reference.attention, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mean", "cls"])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_a_sentence_transformer_gives_its_pooling_and_tokenizer(

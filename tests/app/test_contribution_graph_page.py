@@ -48,7 +48,7 @@ def test_the_page_draws_the_paths_and_knocks_an_edge_out() -> None:
     assert "Inputs of “door (masked)” in L3\nHeads of “opened” → “door (masked)” in L3" in words(app)
     app.button(key="knock_out_edge").click().run()
     settled(app)
-    assert "random edges with an equal share" in words(app) and not app.exception
+    assert "random edges with a similar share" in words(app) and not app.exception
     assert dict(app.query_params)["graph_edge"] in ("3.4.2", ["3.4.2"])
 
 

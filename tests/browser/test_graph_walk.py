@@ -31,7 +31,7 @@ def test_an_edge_is_clicked_and_knocked_out_and_kept(serve: Serve, page: Page) -
     node, edge = click_point(page, NODES, 0), click_point(page, EDGES, -1)
     assert node != edge and edge.startswith("0.")  # the last edge is one of the first layer
     page.get_by_role("button", name="Knock out this edge").click()
-    expect(page.get_by_text("random edges with an equal share").first).to_be_visible()
+    expect(page.get_by_text("random edges with a similar share").first).to_be_visible()
     settled(page)
     page.get_by_role("link", name="The selected head and edge in Attention").click()
     page.wait_for_url("**/attention?**")

@@ -9,11 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from viz_app.figures.primitives import CLICKS, bars, cells, require_equal_lengths
-from viz_app.figures.style import one_line, plain
+from viz_app.figures.style import one_line, plain, sized
 
 LONGEST_LABEL = 16  # letters of a label of the confusion matrix
 LONGEST_VALUE = 26  # letters of the value of a slice
 MATRIX_WIDTH = 560  # expected, in pixels
+LEAST_HEIGHT = 360  # in pixels
 
 
 def confusion_map(counts: np.ndarray, labels: Sequence[str], *, selected: tuple[int, int] | None = None) -> go.Figure:
@@ -32,7 +33,7 @@ def confusion_map(counts: np.ndarray, labels: Sequence[str], *, selected: tuple[
         share = f" of {int(totals[row, 0]):,}" if totals[row, 0] else ""
         return f"answer {names[row]}<br>prediction {names[column]}<br>{int(counts[row, column]):,}{share}"
 
-    return cells(
+    figure = cells(
         shares,
         [f"{label} ({int(total):,})" for label, total in zip(labels[: len(counts)], totals[:, 0], strict=True)],
         labels,
@@ -49,6 +50,7 @@ def confusion_map(counts: np.ndarray, labels: Sequence[str], *, selected: tuple[
         titles=("answer", "prediction"),
         width=MATRIX_WIDTH,
     )
+    return _with_least_height(figure)
 
 
 def slice_bars(
@@ -88,4 +90,9 @@ def slice_bars(
         **options,
     )
     figure.update_traces(unselected={"marker": {"opacity": 1}})
-    return figure
+    return _with_least_height(figure)
+
+
+def _with_least_height(figure: go.Figure) -> go.Figure:
+    """Return a figure that is high enough to fill its place, except in lecture mode, where it must fit the window."""
+    return figure.update_layout(height=max(figure.layout.height, sized(LEAST_HEIGHT, 0)))

@@ -183,7 +183,7 @@ def measure(name: str) -> dict[str, object]:
 
 def table() -> str:
     """The table, with the machine that it is of."""
-    results = {name: in_own_process(__file__, name, malloc=KEPT) for name in ("table", "page", "texts")}
+    results = {name: in_own_process(__file__, name, malloc=KEPT) for name in ("table", "texts", "page")}
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, torch {torch.__version__}, "
         f"pandas {version('pandas')}, scikit-learn {version('scikit-learn')}; {ROWS:,} rows; reading .parquet adds "

@@ -30,7 +30,7 @@ from bert_core.studies.lines import SHARD_LINES, Line, Shard
 from bert_core.studies.rows import check_rows, join_names, other_columns_of
 from bert_core.studies.runner import ShardStudy, run_to_end
 from bert_core.studies.settings import EVALUATION_LOSSES, EvaluationSettings
-from bert_core.studies.table_studies import iter_table_study, parts_folder
+from bert_core.studies.table_studies import TableStudyResult, is_table_complete, iter_table_study
 from bert_core.studies.texts import check_texts, text_shards
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import IS_NEXT, NO_ANSWER, NOT_NEXT, is_exclusive, is_number
@@ -424,17 +424,6 @@ def _make_reader(path: Path, loaded: LoadedModel, settings: EvaluationSettings) 
     return shard_reader(path, loaded, settings.question, columns, settings.tags, size=size, other_columns=other_names)
 
 
-class EvaluationResult(NamedTuple):
-    """Result of `evaluate_file`.
-
-    counts: counts of `evaluate_shard`, summed over the file.
-    was_complete: whether the complete table existed before the call.
-    """
-
-    counts: Counter[str]
-    was_complete: bool = False
-
-
 @validate_arguments
 def evaluate_file(
     path: Path,
@@ -446,7 +435,7 @@ def evaluate_file(
     device: str | None = None,
     overwrite: bool = False,
     on_progress: Callable[[Counter[str], float], None] | None = None,
-) -> EvaluationResult:
+) -> TableStudyResult:
     """Evaluate a model on every text of a file, and write a table with one row for each answer.
 
     The call may be interrupted at any moment, and the same call resumes: finished shards are in the folder OUT.parts.
@@ -464,9 +453,9 @@ def evaluate_file(
     model that predicts a number or several classes at once. Raises Refused for an input table with empty fields, if no
     text could be evaluated, and as `iter_table_study`.
     """
-    was_complete = out.exists() and not parts_folder(out).exists() and not overwrite
+    was_complete = is_table_complete(out, overwrite=overwrite)
     steps = iter_evaluation(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
-    return EvaluationResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
+    return TableStudyResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
 
 @validate_arguments

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
@@ -28,7 +28,7 @@ from bert_core.studies.file_questions import (
 from bert_core.studies.lines import Shard
 from bert_core.studies.runner import ShardStudy, run_to_end
 from bert_core.studies.settings import ExplainSettings
-from bert_core.studies.table_studies import iter_table_study, parts_folder
+from bert_core.studies.table_studies import TableStudyResult, is_table_complete, iter_table_study
 from bert_core.target_kinds import FILE_QUESTIONS
 from bert_core.task_heads import NamedTarget
 from bert_core.tokenizer import Encoding
@@ -138,17 +138,6 @@ def _complete(loaded: LoadedModel, settings: ExplainSettings) -> ExplainSettings
 STUDY = ShardStudy(explain_shard, _check, _complete)
 
 
-class ExplainResult(NamedTuple):
-    """Result of `explain_file`.
-
-    counts: counts of `explain_shard`, summed over the file.
-    was_complete: whether the complete table existed before the call.
-    """
-
-    counts: Counter[str]
-    was_complete: bool = False
-
-
 @validate_arguments
 def explain_file(
     path: Path,
@@ -160,7 +149,7 @@ def explain_file(
     device: str | None = None,
     overwrite: bool = False,
     on_progress: Callable[[Counter[str], float], None] | None = None,
-) -> ExplainResult:
+) -> TableStudyResult:
     """Explain every text of a file, and write a table with one row per token.
 
     The call may be interrupted at any moment, and the same call resumes: finished shards are in the folder OUT.parts.
@@ -177,9 +166,9 @@ def explain_file(
     Raises Refused for a question that the model cannot answer, and for an input table with empty fields. Raises Refused
     if no text could be explained, and if the file or the model changes during the run.
     """
-    was_complete = out.exists() and not parts_folder(out).exists() and not overwrite
+    was_complete = is_table_complete(out, overwrite=overwrite)
     steps = iter_explanations(path, out, model, settings, engine=engine, device=device, overwrite=overwrite)
-    return ExplainResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
+    return TableStudyResult(run_to_end(steps, on_progress, Counter[str]()), was_complete)
 
 
 @validate_arguments

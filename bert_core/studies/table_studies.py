@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
@@ -25,7 +25,23 @@ from bert_core.studies.runner import (
 from bert_core.studies.tables import check_table_suffix, concatenate_tables, write_columns
 
 
-def parts_folder(out: Path) -> Path:
+class TableStudyResult(NamedTuple):
+    """Result of a study that writes a table.
+
+    counts: counts of the shards, summed over the file.
+    was_complete: whether the complete table existed before the call.
+    """
+
+    counts: Counter[str]
+    was_complete: bool = False
+
+
+def is_table_complete(out: Path, *, overwrite: bool) -> bool:
+    """Return whether a table exists completely and is kept. overwrite: as for `iter_table_study`."""
+    return out.exists() and not _parts_folder(out).exists() and not overwrite
+
+
+def _parts_folder(out: Path) -> Path:
     """Return the folder with the finished shards of a table that is not complete."""
     return Path(f"{out}.parts")
 
@@ -60,7 +76,7 @@ def iter_table_study(
     check_table_suffix(out)
     with exclusive_lock(out):
         run = ShardRun(study, path, model, settings, engine=engine, device=device)
-        folder, identity = parts_folder(out), run.identity()
+        folder, identity = _parts_folder(out), run.identity()
         if not folder.exists() and is_complete(out, identity, overwrite=overwrite):
             yield Counter(read_json(settings_path(out))["counts"]), 1.0
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +50,6 @@ def evaluate_file(
     """
     from bert_core.studies.evaluation import evaluate_file as evaluate_texts_of_file
     from bert_core.studies.evaluation_tables import read_evaluation
-    from bert_core.studies.heads import reading_note
 
     shared.check_output(out, file)
     if tags and question not in (None, "tag"):
@@ -61,18 +60,9 @@ def evaluate_file(
         columns=shared.table_columns(text, pair, label),
         tags=tags,
     )
-    report = shared.ProgressPrinter()
-
-    def report_counts(counts: Mapping[str, int], share: float) -> None:
-        report(share, f"{share:4.0%}  {counts['texts']:,} texts")
-
-    with shared.resumable(out.parent, f"{out}.parts holds what is done, and "):
-        counts, was_complete = evaluate_texts_of_file(
-            file, out, model, study, engine=engine, device=device, overwrite=overwrite, on_progress=report_counts
-        )
-    if was_complete:
-        shared.note(f"{out} is already complete")
-    shared.note(reading_note(counts))
+    shared.run_table_study(
+        evaluate_texts_of_file, file, out, model, study, engine=engine, device=device, overwrite=overwrite
+    )
     typer.echo("\n".join(_summary(read_evaluation(out))))
     typer.echo(out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +56,6 @@ def explain(
     """
     from bert_core.studies.explain import explain_file
     from bert_core.studies.explanation_tables import totals_csv, word_totals
-    from bert_core.studies.heads import reading_note
 
     totals_path = out.with_name(f"{out.stem}.words.csv")
     for path in (out, totals_path):
@@ -68,18 +67,7 @@ def explain(
         columns=question.columns,
         tags=question.tags,
     )
-    report = shared.ProgressPrinter()
-
-    def report_counts(counts: Mapping[str, int], share: float) -> None:
-        report(share, f"{share:4.0%}  {counts['texts']:,} texts")
-
-    with shared.resumable(out.parent, f"{out}.parts holds what is done, and "):
-        counts, was_complete = explain_file(
-            corpus, out, model, study, engine=engine, device=device, overwrite=overwrite, on_progress=report_counts
-        )
-    if was_complete:
-        shared.note(f"{out} is already complete")
-    shared.note(reading_note(counts))
+    shared.run_table_study(explain_file, corpus, out, model, study, engine=engine, device=device, overwrite=overwrite)
     totals = word_totals(out, min_texts=min_texts)
     shared.write_file(totals_path, totals_csv(totals))
     typer.echo("\n".join(_summary(totals)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import starmap
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.loading import LoadedModel
     from bert_core.records import ModelRun, Target
     from bert_core.studies.rows import Columns
+    from bert_core.studies.table_studies import TableStudyResult
     from bert_core.task_heads import TaskHead
     from bert_core.tokenizer import Encoding
 
@@ -455,6 +456,27 @@ class ProgressPrinter:
             remaining = (time_now - self.started) / max(share - self.initial_share, 1e-9) * (1 - share)
             line += f", {format_duration(remaining)} left"
         note(line)
+
+
+def run_table_study(
+    study: Callable[..., TableStudyResult], path: Path, out: Path, model: str, settings: object, **options: object
+) -> None:
+    """Run a study that writes a table, with its progress and what it read and skipped on stderr.
+
+    study: `explain_file` or `evaluate_file`. The other arguments are those of the study.
+    """
+    from bert_core.studies.heads import reading_note
+
+    report = ProgressPrinter()
+
+    def report_counts(counts: Mapping[str, int], share: float) -> None:
+        report(share, f"{share:4.0%}  {counts['texts']:,} texts")
+
+    with resumable(out.parent, f"{out}.parts holds what is done, and "):
+        counts, was_complete = study(path, out, model, settings, on_progress=report_counts, **options)
+    if was_complete:
+        note(f"{out} is already complete")
+    note(reading_note(counts))
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def measure_texts() -> dict[str, object]:
         for path in source.glob("vocab*"):
             Path(folder, path.name).write_bytes(path.read_bytes())
         loaded = bert_core.load(folder, device="cpu")
-        model = BertForSequenceClassification.from_pretrained(folder).eval()
+        model = BertForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
     lines = [Line(number, text, answer="yes") for number, text in enumerate(texts)]
     settings = bert_core.EvaluationSettings("class")
 

@@ -125,9 +125,10 @@ def _alti_map(traced: LayerTrace, outputs: Tensor, residual: Tensor) -> np.ndarr
         vectors = torch.einsum("hqk,hkd->qkd", probs[:, batch], outputs)
         vectors[torch.arange(len(batch), device=batch.device), batch] += residual[batch]
         target_states = layer_output[batch, None]
-        # The same function for both norms, so that a vector of zeros, of a blocked edge, scores exactly 0.
-        distances = vectors.sub_(target_states).norm(p=1, dim=-1)
-        scores = (target_states.norm(p=1, dim=-1) - distances).clamp(min=0)
+        # |y| - |y - v| for each coordinate before the sum: the difference of two norms of a long vector would lose its
+        # digits. A vector of zeros, of a blocked edge, scores exactly 0.
+        distances = vectors.sub_(target_states).abs_()
+        scores = torch.sub(target_states.abs(), distances, out=vectors).sum(-1).clamp(min=0)
         contributions[batch.cpu()] = as_array(scores / scores.sum(-1, keepdim=True))
     return contributions
 

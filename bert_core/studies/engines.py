@@ -51,24 +51,51 @@ def run_on_ray(
 ) -> Iterator[tuple[ShardT, ResultT]]:
     """Compute `measure(*arguments, shard)` for each shard on the workers of a Ray cluster.
 
-    device: result of `ray_worker_device`, or None for work without a model. With "cuda", each task reserves one GPU.
+    device: result of `ray_worker_device`, or None for work without a model. With "cuda", each worker has one
+        GPU, and loads a model once for all its shards.
     Yields (shard, result) in the order of the shards. If a worker dies, another one measures its shard again.
     Raises Refused if Ray is not installed.
     """
     ray = _start_ray()
     resource = "GPU" if device == "cuda" else "CPU"
-    task = ray.remote(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=-1)(_measure_and_count)
     workers = int(ray.cluster_resources().get(resource, 1))
-    queue_size = QUEUED_SHARDS_PER_WORKER * max(1, workers)
+    if device == "cuda":
+        submit = _submit_to_gpus(ray, workers)
+    else:
+        submit = ray.remote(num_cpus=1, max_retries=-1)(_measure_and_count).remote
+    queue_size = QUEUED_SHARDS_PER_WORKER * workers
     queue: deque[tuple[ShardT, Any]] = deque()
     for shard in shards:
-        queue.append((shard, task.remote(measure, *arguments, shard)))
+        queue.append((shard, submit(measure, *arguments, shard)))
         if len(queue) >= queue_size:
             first, result = queue.popleft()
             yield first, _add_counts(*ray.get(result))
     while queue:
         first, result = queue.popleft()
         yield first, _add_counts(*ray.get(result))
+
+
+def _submit_to_gpus(ray: Any, gpus: int) -> Callable[..., Any]:
+    """Return a function that submits a task to one of the workers with a GPU, in turn.
+
+    Ray ends the process of a task with a GPU after the task, so that each shard would load the model again. The process
+    of an actor, and with it the model, remains until the last reference to the actor is gone. A worker whose GPU is in
+    use by other work gets no task until it starts.
+    """
+    actor = ray.remote(num_cpus=1, num_gpus=1, max_restarts=-1, max_task_retries=-1)(_GpuWorker)
+    workers = [actor.remote() for _ in range(gpus)]
+    waiting = {worker.has_started.remote(): worker for worker in workers}
+    started: deque[Any] = deque()
+
+    def submit(*arguments: Any) -> Any:
+        if waiting:
+            count, timeout = (len(waiting), 0) if started else (1, None)
+            ready, _ = ray.wait(list(waiting), num_returns=count, timeout=timeout)
+            started.extend(waiting.pop(reference) for reference in ready)
+        started.rotate()
+        return started[0].run.remote(*arguments)
+
+    return submit
 
 
 def _import_ray() -> Any:
@@ -85,6 +112,16 @@ def _start_ray() -> Any:
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     return ray
+
+
+class _GpuWorker:
+    """A process with one GPU that measures one shard after another."""
+
+    def has_started(self) -> bool:
+        return True
+
+    def run(self, measure: Callable[..., ResultT], *arguments: Any) -> tuple[ResultT, UnknownTokens]:
+        return _measure_and_count(measure, *arguments)
 
 
 def _measure_and_count(measure: Callable[..., ResultT], *arguments: Any) -> tuple[ResultT, UnknownTokens]:

@@ -15,6 +15,7 @@ from torch import Tensor
 import bert_core
 from bert_core import Encoding, LoadedModel, Target, capture
 from bert_core.analysis.attribution import effective_attention, norm_rollout
+from bert_core.modeling import BertForPreTraining
 from bert_core.run import decomposition, memory
 from bert_core.run.decomposition import alti, attention_norms, decompx, globenc, head_values, residual_norms
 from tests.core.test_perturbation import example, target_of
@@ -148,6 +149,23 @@ def test_alti_is_that_of_the_whole_tensor(
     assert_near(found.maps, torch.stack(expected), 2e-5)
     assert_near(found.maps.sum(-1), 1)
     assert_near(norm_rollout(found.maps, residual=False)[-1], found.maps[1] @ found.maps[0])
+
+
+def test_alti_of_a_wide_layer_is_that_of_double_precision(tiny: LoadedModel) -> None:
+    """Each token of a wide layer changes the norm of the sum by little, and the scores keep their digits."""
+    torch.manual_seed(0)
+    config = dataclasses.replace(
+        tiny.config,
+        hidden_size=768,
+        num_attention_heads=12,
+        intermediate_size=768,
+        num_hidden_layers=1,
+        initializer_range=0.02,
+    )
+    wide = dataclasses.replace(tiny, model=BertForPreTraining(config).eval().requires_grad_(False))
+    double = dataclasses.replace(wide, model=copy.deepcopy(wide.model).double())
+    encoding = tiny.tokenizer.encode("the cat sat on the mat " * 20)
+    assert_near(alti(wide, encoding).maps, alti(double, encoding).maps, 1e-6)
 
 
 def test_heads_that_were_pruned_bring_nothing(tiny: LoadedModel) -> None:

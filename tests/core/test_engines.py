@@ -24,8 +24,15 @@ from bert_core.refused import Refused
 from bert_core.studies.engines import ray_worker_device, run_on_ray
 
 def visible(shard):
-    time.sleep(0.3)
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    time.sleep(0.2)
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()
+
+def shards_until(seen, processes):
+    # at least 8 shards, and more until that many processes have measured one
+    for shard in range(600):
+        if shard >= 8 and len(seen) >= processes:
+            return
+        yield shard
 
 found = {}
 for gpus in (2, 0):
@@ -33,8 +40,11 @@ for gpus in (2, 0):
     for device in ("auto", "cuda", "cpu", None):
         try:
             of_workers = ray_worker_device(device)
-            gpus_seen = sorted({seen for _, seen in run_on_ray(visible, (), iter(range(8)), of_workers)})
-            found[f"{device} {gpus}"] = [of_workers, gpus_seen]
+            seen = set()
+            of_study = run_on_ray(visible, (), shards_until(seen, 2 if of_workers == "cuda" else 1), of_workers)
+            for _, result in of_study:
+                seen.add(result)
+            found[f"{device} {gpus}"] = [of_workers, sorted({visible_gpu for visible_gpu, _ in seen}), len(seen)]
         except Refused as error:
             found[f"{device} {gpus}"] = str(error)
     ray.shutdown()
@@ -67,17 +77,17 @@ def test_a_gpu_that_is_not_there_is_refused_before_a_cluster_starts(
 
 @pytest.mark.slow
 def test_workers_share_the_gpus_of_a_cluster() -> None:
-    """With `auto` and `cuda` each worker has a GPU of its own and all of them are used; otherwise none."""
+    """With `auto` and `cuda` each GPU has one worker that measures all its shards; otherwise no worker has one."""
     pytest.importorskip("ray")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", DRIVER], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     for device in ("auto", "cuda", "None"):
-        assert found[f"{device} 2"] == ["cuda", ["0", "1"]], device
+        assert found[f"{device} 2"] == ["cuda", ["0", "1"], 2], device  # 2 processes measured all 8 shards
     assert found["cpu 2"][0] == "cpu" and not set(found["cpu 2"][1]) & {"0", "1"}
     assert found["auto 0"][0] == found["None 0"][0] == "auto" and found["cpu 0"][0] == "cpu"
     assert found["cuda 0"] == "device 'cuda' is not in the Ray cluster: it has 4 CPUs and no GPU"

@@ -30,7 +30,7 @@ import bert_core
 from bert_core import Encoding, LoadedModel, Target
 from bert_core.studies.subject_verb import masked_agreement
 
-SENTENCES, REPEATS = (2, 1) if QUICK else (24, 5)
+SENTENCES, REPEATS = (2, 1) if QUICK else (8, 3)
 STEPS = 50  # of integrated gradients, the number of `bert_core.integrated_gradients`
 METHODS = ("input x gradient", "integrated gradients")
 TOLERANCE = 1e-3

@@ -28,7 +28,7 @@ from torch import Tensor
 import bert_core
 from bert_core import Target, TargetOutputs
 
-REPEATS = {8: 1} if QUICK else {16: 5, 128: 3}  # tokens -> runs of each side
+REPEATS = {8: 1} if QUICK else {16: 5, 48: 3}  # tokens -> runs of each side
 ROW = 2  # position of the state
 
 

@@ -85,6 +85,8 @@ from .analysis.sinks import effective_rank as effective_rank
 from .analysis.sinks import sink_contribution as sink_contribution
 from .analysis.sinks import sinks as sinks
 from .analysis.spans import best_spans as best_spans
+from .analysis.steering import random_vectors as random_vectors
+from .analysis.steering import steering_vector as steering_vector
 from .analysis.tags import TaggedWord as TaggedWord
 from .analysis.tags import TagSpan as TagSpan
 from .analysis.tags import tag_spans as tag_spans
@@ -108,6 +110,7 @@ from .config import BertConfig as BertConfig
 from .editing import edited as edited
 from .editing import unedited as unedited
 from .edits import ActivationPatch as ActivationPatch
+from .edits import AddedVector as AddedVector
 from .edits import AttentionKnockout as AttentionKnockout
 from .edits import ScaledNeuron as ScaledNeuron
 from .generation import generate as generate
@@ -191,6 +194,7 @@ from .records.run import Span as Span
 from .records.run import SpanPrediction as SpanPrediction
 from .records.run import TagPrediction as TagPrediction
 from .records.similarity import Similarity as Similarity
+from .records.steering import Steering as Steering
 from .records.targets import Target as Target
 from .records.targets import loss_target as loss_target
 from .records.targets import word_target as word_target
@@ -250,6 +254,7 @@ from .run.similarity import sentence_vector as sentence_vector
 from .run.similarity import similarity_target as similarity_target
 from .run.similarity import unrelated_cosines as unrelated_cosines
 from .run.states import predict_with_erasers as predict_with_erasers
+from .run.steering import steer as steer
 from .run.target_grammar import format_target as format_target
 from .run.target_grammar import parse_target as parse_target
 from .run.vectors import all_head_vectors as all_head_vectors
@@ -302,6 +307,7 @@ from .studies.neurons import write_neuron_table as write_neuron_table
 from .studies.pairs import pairs_csv as pairs_csv
 from .studies.pairs import read_pairs as read_pairs
 from .studies.probes import label_erasers as label_erasers
+from .studies.probes import label_vector as label_vector
 from .studies.probes import probe_file as probe_file
 from .studies.probes import probe_points as probe_points
 from .studies.probes import probes_csv as probes_csv

@@ -15,10 +15,10 @@ from bert_core.edits import (
     HEAD_PARTS,
     NEURON,
     ActivationPatch,
+    AddedVector,
     AttentionKnockout,
     Edit,
     ScaledNeuron,
-    activation_patches,
     knockouts_in_layer,
     scaled_neurons_in_layer,
 )
@@ -37,6 +37,7 @@ def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     several edited models can share it, also in several threads.
     loaded: the model. edits: added to the edits that it already has. Without any, the model itself is returned.
     Raises Refused if an item is not an edit, and for a layer, head or neuron that does not exist or was pruned.
+    Raises Refused for a vector of another width.
     Positions of tokens are checked later, against each text.
 
     >>> import bert_core
@@ -48,7 +49,7 @@ def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     >>> bert_core.unedited(edited_model).edits
     ()
     """
-    new_edits = require_sequence("edits", edits, "AttentionKnockout, ScaledNeuron or ActivationPatch")
+    new_edits = require_sequence("edits", edits, "AttentionKnockout, ScaledNeuron, ActivationPatch or AddedVector")
     for edit in new_edits:
         _check_edit(loaded, edit)
     return _apply_edits(loaded, (*loaded.edits, *new_edits)) if new_edits else loaded
@@ -82,10 +83,13 @@ def _apply_edits(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
         layer.intermediate.scaled_neurons = scaled_neurons_in_layer(edits, number)
         layer.computes_all_positions, layer.attention.self.pattern_patches = False, ()
         for module in _component_modules(layer).values():
-            _remove_patch_hooks(module)
-    _remove_patch_hooks(model.bert.embeddings.output_module)
-    for patch in activation_patches(edits):
-        _register_patch(model.bert, patch)
+            _remove_edit_hooks(module)
+    _remove_edit_hooks(model.bert.embeddings.output_module)
+    for edit in edits:  # in their order, since patches and added vectors of one module apply one after another
+        if isinstance(edit, ActivationPatch):
+            _register_patch(model.bert, edit)
+        elif isinstance(edit, AddedVector):
+            _register_vector(model.bert, edit)
     return dataclasses.replace(loaded, model=model, edits=edits, task_models=task_models)
 
 
@@ -133,6 +137,33 @@ class ReplaceRowsHook:
         return patched
 
 
+class AddVectorHook:
+    """A hook on the module that returns the hidden states of a depth, which adds a vector to them.
+
+    vector: (hidden,), times its factor. positions: the tokens to which it is added; None for all.
+    """
+
+    def __init__(self, vector: Tensor, positions: tuple[int, ...] | None) -> None:
+        self.vector, self.positions = vector, positions
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Return the states (..., token, hidden) with the vector added.
+
+        Raises Refused if the vector belongs to certain tokens, and only some tokens pass through the module.
+        """
+        vector = self.vector.to(output)
+        if self.positions is None:
+            return output + vector
+        if output.ndim < 3 or output.shape[-2] <= self.positions[-1]:
+            raise Refused(
+                "a vector is added at certain tokens, and this result is computed from only some of the tokens: "
+                "remove the AddedVector"
+            )
+        steered = output.clone()
+        steered[:, list(self.positions)] += vector
+        return steered
+
+
 def _component_modules(layer: BertLayer) -> dict[str, nn.Module]:
     """Return the module of a layer that each component belongs to.
 
@@ -149,10 +180,10 @@ def _register_patch(bert: BertModel, patch: ActivationPatch) -> None:
     """Add an activation patch to a model, in place, as a hook or as a pattern of its attention."""
     layers = cast("list[BertLayer]", list(bert.encoder.layer))
     values = torch.tensor(patch.values, device=next(bert.parameters()).device)
-    if patch.component == "state" and not patch.layer:
-        bert.embeddings.output_module.register_forward_hook(ReplaceRowsHook(patch, values, None))
+    if patch.component == "state":
+        _register_on_states(bert, patch.layer, ReplaceRowsHook(patch, values, None), needs_all_positions=True)
         return
-    layer = layers[patch.layer - (patch.component == "state")]
+    layer = layers[patch.layer]
     layer.computes_all_positions = True
     attention, columns = layer.attention.self, None
     if patch.component == "pattern":
@@ -171,10 +202,33 @@ def _register_patch(bert: BertModel, patch: ActivationPatch) -> None:
         module.register_forward_hook(hook)
 
 
-def _remove_patch_hooks(module: nn.Module) -> None:
-    """Remove the hooks of activation patches from a module, in place; other hooks stay."""
+def _register_vector(bert: BertModel, edit: AddedVector) -> None:
+    """Add a vector to the states of a depth, in place; a factor of 0 adds no hook, so that nothing changes."""
+    if edit.factor:
+        vector = torch.tensor(edit.vector, device=next(bert.parameters()).device) * edit.factor
+        has_positions = edit.positions is not None
+        _register_on_states(bert, edit.depth, AddVectorHook(vector, edit.positions), needs_all_positions=has_positions)
+
+
+def _register_on_states(
+    bert: BertModel, depth: int, hook: ReplaceRowsHook | AddVectorHook, *, needs_all_positions: bool
+) -> None:
+    """Add a hook to the module that returns the hidden states of a depth, in place.
+
+    needs_all_positions: whether the hook needs all tokens of the text, also where only some are requested.
+    """
+    if not depth:
+        bert.embeddings.output_module.register_forward_hook(hook)
+        return
+    layer = cast("BertLayer", bert.encoder.layer[depth - 1])
+    layer.computes_all_positions |= needs_all_positions
+    _component_modules(layer)["state"].register_forward_hook(hook)
+
+
+def _remove_edit_hooks(module: nn.Module) -> None:
+    """Remove the hooks of edits from a module, in place; other hooks stay."""
     for hooks in (module._forward_hooks, module._forward_pre_hooks):
-        for number in [number for number, hook in hooks.items() if isinstance(hook, ReplaceRowsHook)]:
+        for number in [number for number, hook in hooks.items() if isinstance(hook, ReplaceRowsHook | AddVectorHook)]:
             del hooks[number]
 
 
@@ -192,6 +246,13 @@ def _check_edit(loaded: LoadedModel, edit: Edit) -> None:
         neuron_index(loaded, edit.layer, edit.neuron)
     elif isinstance(edit, ActivationPatch):
         _check_patch(loaded, edit)
+    elif isinstance(edit, AddedVector):
+        require_int("the depth of an added vector", edit.depth, 0, layers)
+        if len(edit.vector) != config.hidden_size:
+            raise Refused(
+                f"the added vector has {len(edit.vector)} numbers: the hidden states of this model have "
+                f"{config.hidden_size}"
+            )
     elif isinstance(edit, AttentionKnockout):
         for layer in range(layers) if edit.layers is None else edit.layers:
             for head in edit.heads or (0,):
@@ -200,8 +261,8 @@ def _check_edit(loaded: LoadedModel, edit: Edit) -> None:
                 check_head_exists(config, layer, head)
     else:
         raise Refused(
-            f"one of the edits is {short_repr(edit)}: it must be an AttentionKnockout, a ScaledNeuron or an "
-            "ActivationPatch"
+            f"one of the edits is {short_repr(edit)}: it must be an AttentionKnockout, a ScaledNeuron, an "
+            "ActivationPatch or an AddedVector"
         )
 
 

@@ -1,4 +1,4 @@
-"""Edits of a model during its forward passes: attention knockouts, scaled neurons and activation patches."""
+"""Edits of a model in its forward passes: attention knockouts, scaled neurons, activation patches, added vectors."""
 
 from __future__ import annotations
 
@@ -165,6 +165,70 @@ class ActivationPatch(Edit):
         return hash(self._key())
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class AddedVector(Edit):
+    """A steering vector: a vector, times a factor, that is added to the hidden states at one depth.
+
+    depth: 0 for the embeddings, n + 1 for the output of layer n, as for an `ActivationPatch` of a state. In a pre-norm
+        model this is the residual stream, and at the last depth the states after the final layer norm.
+    vector: (hidden,), such as one from `steering_vector`. factor: 0 leaves the states unchanged.
+    positions: the tokens to which it is added; None selects all of them.
+    Edits of the same depth apply in the order in which they are given.
+    Raises Refused if a number is not finite, the vector is not one row of numbers, or positions is empty.
+    Source: activation addition, Turner 2023 (arXiv:2308.10248).
+
+    >>> import bert_core, numpy as np
+    >>> loaded = bert_core.load("headlight-mini")
+    >>> encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.")
+    >>> before = bert_core.capture(loaded, encoding).predictions[0].probabilities
+    >>> vector = np.ones(loaded.config.hidden_size)
+    >>> steered = bert_core.edited(loaded, [bert_core.AddedVector(3, vector, factor=0.0)])
+    >>> bool((bert_core.capture(steered, encoding).predictions[0].probabilities == before).all())
+    True
+    """
+
+    depth: int
+    vector: np.ndarray
+    factor: float = 1.0
+    positions: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", require_int("the depth", self.depth))
+        vector = require_array("the vector", self.vector, "hidden").astype(np.float32)
+        check_finite("the vector", vector)
+        vector.flags.writeable = False
+        object.__setattr__(self, "vector", vector)
+        factor = require_float("the factor", self.factor)
+        if not np.isfinite(factor):
+            raise Refused(f"the factor is {factor:g}: it must be a finite number")
+        with np.errstate(over="ignore"):
+            check_finite("the vector times its factor", vector * np.float32(factor))
+        object.__setattr__(self, "factor", factor)
+        if self.positions is not None:
+            items = require_sequence("positions", self.positions, "whole numbers")
+            positions = tuple(sorted({require_int("one of positions", item) for item in items}))
+            if not positions:
+                raise Refused("positions of an added vector is empty: give at least one, or None for all")
+            object.__setattr__(self, "positions", positions)
+
+    def __repr__(self) -> str:
+        """Return an expression with all numbers of the vector, from which exported Python code makes it again."""
+        return (
+            f"AddedVector(depth={self.depth}, vector={self.vector.tolist()}, factor={self.factor}, "
+            f"positions={self.positions})"
+        )
+
+    def _key(self) -> tuple[object, ...]:
+        """Return the values that are compared."""
+        return self.depth, self.vector.tobytes(), self.factor, self.positions
+
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, AddedVector) and self._key() == value._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
 def blocked_edges(
     knockouts: Sequence[AttentionKnockout],
     heads: Sequence[int],
@@ -217,8 +281,13 @@ def activation_patches(edits: Sequence[Edit]) -> tuple[ActivationPatch, ...]:
     return tuple(edit for edit in edits if isinstance(edit, ActivationPatch))
 
 
+def added_vectors(edits: Sequence[Edit]) -> tuple[AddedVector, ...]:
+    """Return the added vectors among the edits."""
+    return tuple(edit for edit in edits if isinstance(edit, AddedVector))
+
+
 def check_unpatched(edits: Sequence[Edit], operation: str) -> None:
-    """Raise Refused if an activation patch is among the edits.
+    """Raise Refused if an activation patch or an added vector is among the edits.
 
     operation: the name of what needs every activation to come from the text itself, for the message.
     """
@@ -226,6 +295,11 @@ def check_unpatched(edits: Sequence[Edit], operation: str) -> None:
         raise Refused(
             f"an activation patch replaces part of this text's activations, and {operation} needs all of them "
             "unmodified: remove the patch"
+        )
+    if added_vectors(edits):
+        raise Refused(
+            f"a vector is added to this text's hidden states, and {operation} needs all of them unmodified: remove "
+            "the AddedVector"
         )
 
 

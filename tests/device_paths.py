@@ -241,6 +241,8 @@ def capture_with_edits(side: Side) -> object:
         bert_core.AttentionKnockout((3,), (2,), (0,), (1,)),
         bert_core.ScaledNeuron(1, 3),
         bert_core.ScaledNeuron(0, 1, 2.0),
+        bert_core.AddedVector(1, np.ones(side.tiny.config.hidden_size), 0.5, (2, 3)),
+        bert_core.AddedVector(0, np.ones(side.tiny.config.hidden_size), 0.5),
     ]
     changed = bert_core.edited(side.tiny, edits)
     return bert_core.capture(changed, side.text), bert_core.capture(bert_core.unedited(changed), side.text)
@@ -486,6 +488,16 @@ def answers_erased(side: Side) -> object:
     return bert_core.predict_with_erasers(side.tiny, side.text, 1, [None, eraser, bert_core.random_eraser(states, 2)])
 
 
+@path
+def steering(side: Side) -> object:
+    states = np.random.default_rng(0).normal(size=(60, side.tiny.config.hidden_size))
+    vectors = [
+        bert_core.steering_vector(states, np.arange(60) % 2, direction)
+        for direction in ("means", "probe", "discriminant")
+    ]
+    return vectors, bert_core.steer(side.tiny, side.text, side.target, vectors[0], 1, draws=2)
+
+
 # ---------------------------------------------------------------------------- many texts
 
 
@@ -678,7 +690,9 @@ def probes(side: Side) -> object:
     sentences = bert_core.read_labelled_words(side.tagged, "last")
     settings = bert_core.ProbeSettings(seeds=1, words=150, least=2)
     eraser, _ = bert_core.label_erasers(side.tiny, sentences, 1, settings, random_erasers=1)
+    values = sorted({label for sentence in sentences for label in sentence.labels if label is not None})[:2]
     return [
+        bert_core.label_vector(side.tiny, sentences, 1, values, settings=settings),
         bert_core.probe_points(side.tiny, sentences, settings), eraser.mean,
         bert_core.probe_file(side.tiny, side.tagged, "last", side.file(".csv"), settings, depths=[1]),
     ]  # fmt: skip

@@ -41,6 +41,7 @@ from bert_core.records.run import Span as Span
 from bert_core.records.run import SpanPrediction as SpanPrediction
 from bert_core.records.run import TagPrediction as TagPrediction
 from bert_core.records.similarity import Similarity as Similarity
+from bert_core.records.steering import Steering as Steering
 from bert_core.records.targets import Target as Target
 from bert_core.records.targets import loss_target as loss_target
 from bert_core.records.targets import masked_pieces as masked_pieces

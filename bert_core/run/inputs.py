@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, check_head_number, head_pairs
-from bert_core.edits import Edit, activation_patches, blocked_edges, knockouts_in_layer
+from bert_core.edits import Edit, activation_patches, added_vectors, blocked_edges, knockouts_in_layer
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, require_int, short_repr, validate_arguments
 from bert_core.tokenizer import Encoding
@@ -44,8 +44,9 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
     """Raise Refused unless edits can be applied to a text of a given length.
 
     edits: the edits to check; None: the edits of the model.
-    Raises Refused for an attention knockout of a position beyond the text, and for renormalised knockouts that leave a
-    query without keys. Raises Refused also for an activation patch that was made for a text of another length.
+    Raises Refused for an attention knockout or an added vector at a position beyond the text, and for renormalised
+    knockouts that leave a query without keys. Raises Refused also for an activation patch that was made for a text of
+    another length.
     """
     edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):
@@ -57,6 +58,11 @@ def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None =
             raise Refused(
                 f"the activation patch was made for a text of {activation_patch.tokens} tokens and this text has "
                 f"{tokens}: each token is patched with its own activation, so both need the same number of tokens"
+            )
+    for vector in added_vectors(edits):
+        if vector.positions is not None and vector.positions[-1] >= tokens:
+            raise Refused(
+                f"the added vector names position {vector.positions[-1]}: the text has positions 0 to {tokens - 1}"
             )
 
 

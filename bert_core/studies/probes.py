@@ -13,6 +13,7 @@ import numpy as np
 from bert_core.analysis.erasure import Eraser, leace, random_eraser
 from bert_core.analysis.probes import ONLINE_SHARES, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
+from bert_core.analysis.steering import steering_vector
 from bert_core.csv_cells import as_csv
 from bert_core.deprecation import renamed_parameters
 from bert_core.fingerprint import fingerprint
@@ -47,6 +48,7 @@ from bert_core.tokenizer import Encoding
 TABLE_KIND = "table of probes"
 MIN_SENTENCES = 20
 MAX_LABELS = 100
+MAX_LISTED = 12  # values of a label that a message lists
 MASKED_SENTENCES = 200  # held-out sentences on which the masked-token loss is measured
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
 _INTEGER_COLUMNS = ("depth", "seed", "labels", "learned", "asked")
@@ -302,6 +304,60 @@ def label_erasers(
     states = word_states(loaded, data.encodings, data.pieces, depth, report=report)
     eraser = leace(states, data.labels)
     return eraser, [random_eraser(states, eraser.rank, seed) for seed in range(random_erasers)]
+
+
+@validate_arguments
+def label_vector(
+    loaded: LoadedModel,
+    sentences: Sequence[LabelledSentence],
+    depth: int,
+    values: Sequence[str] | None = None,
+    *,
+    direction: str = "means",
+    settings: ProbeSettings | None = None,
+    report: Progress = ignore_progress,
+) -> np.ndarray:
+    """Compute the steering vector from one value of a label to another at one layer output.
+
+    loaded: the model. sentences: as for `probe_points`. The vector is fitted on all words that are drawn.
+    depth: layer output: 0 for the embeddings, n + 1 for the output of layer n.
+    values: the two values of the label, from the first to the second. None for a label with two values, in alphabetic
+        order.
+    direction: "means", "probe" or "discriminant", see `steering_vector`.
+    settings: as for `probe_points`; its `penalty` is that of the probe.
+    report: called with the number of texts done, see `Progress`.
+
+    Returns float64 (hidden,).
+    Raises Refused for values that the label does not have, and as `probe_points` and `steering_vector`.
+    """
+    settings = ProbeSettings() if settings is None else settings
+    sentences = require_instances("sentences", sentences, LabelledSentence)
+    first, second = label_values(sentences, values)
+    pair = [
+        dataclasses.replace(
+            sentence, labels=tuple(label if label in (first, second) else None for label in sentence.labels)
+        )
+        for sentence in sentences
+    ]
+    data = _prepare_data(loaded, pair, settings)
+    states = word_states(loaded, data.encodings, data.pieces, depth, report=report)
+    is_second = data.labels == data.names.index(second)
+    return steering_vector(states, is_second.astype(int), direction, penalty=settings.penalty)
+
+
+def label_values(sentences: Sequence[LabelledSentence], values: Sequence[str] | None) -> tuple[str, str]:
+    """Return two values of the label of some sentences; None for the two that it has, in alphabetic order.
+
+    Raises Refused for values that the label does not have, and for None if it has another number of values.
+    """
+    names = sorted({label for sentence in sentences for label in sentence.labels if label is not None})
+    name_list = ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
+    pair = tuple(names if values is None else require_sequence("values", values, "two values of the label"))
+    if values is None and len(pair) != 2:
+        raise Refused(f"the label has {len(names)} values ({name_list}): name the two to steer between")
+    if len(set(map(str, pair))) != 2 or len(pair) != 2 or not set(pair) <= set(names):
+        raise Refused(f"the values are {short_repr(pair)}: they must be two different ones of {name_list or 'none'}")
+    return pair[0], pair[1]
 
 
 # ---------------------------------------------------------------------------- table

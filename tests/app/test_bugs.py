@@ -41,6 +41,7 @@ ARGUMENTS = {
     "explain": ["FILE", "--out", "OUT.csv"], "evaluate-file": ["FILE", "--out", "OUT.csv"],
     "similarity": [PRIVATE, PRIVATE],
     "index": ["FILE", "--out", "OUT"], "search": ["OUT", PRIVATE, "--token", PRIVATE],
+    "steer": ["FILE", PRIVATE, "--label", "a", "--depth", "1", "--word", PRIVATE, "--out", "OUT.csv"],
     "probe": ["FILE", "--label", "upos", "--out", "OUT.csv"], "prune": ["--out", "OUT"],
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
     "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],

@@ -33,6 +33,7 @@ NOT_RUN = {
         "probe",
         "prune-curve",
         "roles",
+        "steer",
     ),
     *("train-captioner", "tune-lens"),
 }

@@ -96,6 +96,11 @@ WRITTEN = (
         ("headlight compare-models", 1),
     ),
     ("evaluate-file TEXT --ask surprise --out a.csv", ("headlight evaluate-file", 0), None),
+    (
+        "steer WORDS A --label kind --depth 1 --target 1:the --draws 2 --model MODEL --out a.csv",
+        ("headlight steer", 0),
+        None,
+    ),
     ("lens A --position all --model MODEL --out a.csv", ("headlight lens", 0), None),
     ("similarity A B --out a.csv", ("headlight similarity", 0), None),
     ("attention A --out a.csv", ("headlight attention", 0), None),
@@ -144,7 +149,15 @@ def test_documented_columns_are_those_that_are_written(
     """The first line of a table, or the keys of an object."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    words = {"TEXT": "text.txt", "MODEL": str(tiny_model_folder), "A": "The cat sat.", "B": "The dog ran."}
+    labelled = [f"{number},{chr(97 + number)},letter\n{number},the,other" for number in range(26)]
+    (tmp_path / "words.csv").write_text("\n".join(["sentence,word,kind", *labelled]), encoding="utf-8")
+    words = {
+        "WORDS": "words.csv",
+        "TEXT": "text.txt",
+        "MODEL": str(tiny_model_folder),
+        "A": "The cat sat.",
+        "B": "The dog ran.",
+    }
     if "GATED" in command:
         words["GATED"] = str(save_family("modernbert", tmp_path / "gated"))
     arguments = [words.get(word, word) for word in command.split()]

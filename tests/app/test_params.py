@@ -27,7 +27,7 @@ layers_view alike lens rank_by projection cell depth query_position sentences co
 colour
 over normal removal
 profile_of counted piece firing aspect whole tenth hidden
-label seeds erase erased_at
+label seeds probes_view erased_at steer_depth steer_factor steer_direction steer_from steer_to
 parts order pruned_percent figure
 tuned tuned_step tuned_by
 compared sentence_a sentence_b variant
@@ -67,7 +67,8 @@ DEFAULTS = {
     "source": "", "origin": "text", "noise": 3.0, "patched": "state", "direction": "into",
     "around": None, "place": None,
     "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
-    "label": "", "seeds": 3, "erased_at": 0,
+    "label": "", "seeds": 3, "probes_view": "probe", "erased_at": 0, "steer_depth": 4, "steer_factor": 1.0,
+    "steer_direction": "means", "steer_from": "", "steer_to": "",
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
     "dataset": "agreement", "slices": "", "slice_measure": "accuracy", "slice": None, "expected": "", "predicted": "",
     "outcome": "all", "row_text": "", "row_order": "loss", "row_page": 1, "data_row": None,

@@ -113,6 +113,11 @@ class Asked:
         return loaded, encoding, Target("mlm", encoding.mask_positions[0], 30)
 
     @property
+    def direction(self) -> np.ndarray:
+        """A vector to steer with."""
+        return np.ones(self.config.hidden_size)
+
+    @property
     def scores(self) -> np.ndarray:
         """One of a method, for every token."""
         return np.arange(len(self.encoding), dtype=float)[None]
@@ -233,6 +238,17 @@ def erasers_of(a: Asked, **given: Any) -> object:
     one = bert_core.LabelledSentence("the cat", ((0, 3), (4, 7)), ("a", "b"))
     right = {"loaded": a.loaded, "sentences": [one], "depth": 0, "settings": bert_core.ProbeSettings(least=1)}
     return bert_core.label_erasers(**{**right, **given})
+
+
+def vector_of(a: Asked, **given: Any) -> object:
+    """Of one sentence: too few."""
+    one = bert_core.LabelledSentence("the cat", ((0, 3), (4, 7)), ("a", "b"))
+    right = {"loaded": a.loaded, "sentences": [one], "depth": 0, "settings": bert_core.ProbeSettings(least=1)}
+    return bert_core.label_vector(**{**right, **given})
+
+
+def steered(a: Asked, **given: Any) -> object:
+    return bert_core.steer(a.loaded, a.encoding, a.target, a.direction, 1, **{"factors": [1], "draws": 1, **given})
 
 
 def curve(a: Asked, **given: Any) -> object:
@@ -1012,6 +1028,38 @@ DOORS: dict[str, Door] = {
     "judge_file model": lambda a, v: judged(a, loaded=v),
     "judge_file": lambda a, v: judged(a, text=v),
     "judge_file table": lambda a, v: judged(a, table=v),
+    "added vector": lambda a, v: bert_core.edited(a.loaded, [bert_core.AddedVector(0, v)]),
+    "added vector depth": lambda a, v: bert_core.edited(a.loaded, [bert_core.AddedVector(v, a.direction)]),
+    "added vector factor": lambda a, v: bert_core.AddedVector(0, a.direction, v),
+    "added vector positions": lambda a, v: bert_core.capture(
+        bert_core.edited(a.loaded, [bert_core.AddedVector(0, a.direction, 1.0, v)]), a.encoding
+    ),
+    "steer": lambda a, v: bert_core.steer(a.loaded, v, a.target, a.direction, 1, draws=1),
+    "steer model": lambda a, v: bert_core.steer(v, a.encoding, a.target, a.direction, 1, draws=1),
+    "steer target": lambda a, v: bert_core.steer(a.loaded, a.encoding, v, a.direction, 1, draws=1),
+    "steer vector": lambda a, v: bert_core.steer(a.loaded, a.encoding, a.target, v, 1, draws=1),
+    "steer depth": lambda a, v: bert_core.steer(a.loaded, a.encoding, a.target, a.direction, v, draws=1),
+    "steer factors": lambda a, v: steered(a, factors=v),
+    "steer factor": lambda a, v: steered(a, factors=[v]),
+    "steer positions": lambda a, v: steered(a, positions=v),
+    "steer position": lambda a, v: steered(a, positions=[v]),
+    "steer draws": lambda a, v: steered(a, draws=v),
+    "steer seed": lambda a, v: steered(a, seed=v),
+    "steer head mask": lambda a, v: steered(a, head_mask=v),
+    "steer batch": lambda a, v: steered(a, batch_tokens=v),
+    "steering_vector": lambda a, v: bert_core.steering_vector(v, [0, 1]),
+    "steering_vector labels": lambda a, v: bert_core.steering_vector(np.eye(2), v),
+    "steering_vector direction": lambda a, v: bert_core.steering_vector(np.eye(2), [0, 1], v),
+    "steering_vector penalty": lambda a, v: bert_core.steering_vector(np.eye(2), [0, 1], "probe", penalty=v),
+    "random_vectors": lambda a, v: bert_core.random_vectors(v, 1),
+    "random_vectors count": lambda a, v: bert_core.random_vectors(a.direction, v),
+    "random_vectors seed": lambda a, v: bert_core.random_vectors(a.direction, 1, v),
+    "label_vector": lambda a, v: vector_of(a, sentences=v),
+    "label_vector model": lambda a, v: vector_of(a, loaded=v),
+    "label_vector depth": lambda a, v: vector_of(a, depth=v),
+    "label_vector values": lambda a, v: vector_of(a, values=v),
+    "label_vector direction": lambda a, v: vector_of(a, direction=v),
+    "label_vector settings": lambda a, v: vector_of(a, settings=v),
     "judge_file settings": lambda a, v: judged(a, settings=v),
     "probe_file": lambda a, v: probed(a, path=v),
     "probe_file model": lambda a, v: probed(a, loaded=v),

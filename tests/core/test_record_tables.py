@@ -32,7 +32,8 @@ from viz_app.maps import MapView
 INPUTS = {"Batch", "MeanOf", "Noised", "Target", "TruthSentence"}
 NEVER_IN_A_TABLE = {
     ("Patches", "head_mask"), ("Paths", "head_mask"),  # the conditions of the run
-    ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"),  # places, which are the columns of an axis
+    # Places, which are the columns of an axis.
+    ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"), ("Steering", "factors"),
 }  # fmt: skip
 GENERATOR = np.random.default_rng(0)
 
@@ -100,6 +101,10 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
                                 numbers(2, 4), ids(2, 4), numbers(2, 4))  # fmt: skip
     credit = records.NeuronAttribution(text, target, (4, 1), (2, 3), numbers(2, size, 3), 0.75, numbers(2))
     suppression = records.Suppression(text, target, ((0, 1),), 0.0, "all", 0.5, 0.25, numbers(6).astype(np.float64))
+    steering = records.Steering(
+        text, target, 1, (1, 2), 2.5, np.array([-1.0, 0.0, 2.0]), 0.5, numbers(3).astype(np.float64),
+        numbers(5, 3).astype(np.float64), (1, 4), numbers(3, 2), numbers(5, 3, 2), ids(2), ids(3, 2),
+    )  # fmt: skip
     similarity = records.Similarity(text, encode("a dog"), 0.5, numbers(size, 4), numbers(2, 5), "mean", True)
     token_maps = records.TokenMaps(
         text, "alti", numbers(2, size, size), True, numbers(2, 3, size, size), numbers(2, size)
@@ -244,6 +249,23 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             "layer:2 neuron:3": {"neuron_score": lambda i, n: credit.scores[i, :, n].sum(dtype=np.float64)},
         }),
         "Suppression": Sample(suppression, {"draw:6": {"random": suppression.random}}),
+        "Steering": Sample(steering, {
+            "dose:3": {
+                "value": steering.values, "effect": lambda n: steering.values[n] - 0.5,
+                "random_low": lambda n: np.quantile(steering.random_values[:, n], 0.025),
+                "random_high": lambda n: np.quantile(steering.random_values[:, n], 0.975),
+                "random_share": steering.random_share,
+                "divergence": lambda n: steering.divergences[n].mean(),
+                "random_divergence": steering.random_mean_divergences,
+            },
+            "draw:5 dose:3": {
+                "random_value": steering.random_values,
+                "random_effect": lambda i, n: steering.random_values[i, n] - 0.5,
+            },
+            "dose:3 position:2": {"position_divergence": steering.divergences, "most_likely": steering.tokens},
+            "draw:5 dose:3 position:2": {"random_position_divergence": steering.random_divergences},
+            "position:2": {"base_most_likely": steering.base_tokens},
+        }),
         "Similarity": Sample(similarity, {
             f"a:{size} b:4": {"part": similarity.parts},
             "text:2 dimension:5": {"vector": similarity.vectors},
@@ -357,6 +379,7 @@ def test_each_table_has_nothing_else(samples: dict[str, Sample]) -> None:
         "query": ["query_position", "query"], "key": ["key_position", "key"], "position": ["position", "token"],
         "word": ["word_position", "word"], "choice": ["choice", "text"], "a": ["a_position", "a_token"],
         "b": ["b_position", "b_token"], "component": ["component", "layer", "head", "name"],
+        "dose": ["dose", "factor"],
         "random_edge": ["random_edge", "layer", "query_position", "query", "key_position", "key"],
     }  # fmt: skip
     for name, record, sizes, columns in all_tables(samples):
@@ -370,7 +393,7 @@ def test_each_table_has_nothing_else(samples: dict[str, Sample]) -> None:
         for column in index:
             dtype = str(table[column].dtype)
             is_gap = name.startswith("Direct") and column in ("layer", "head")  # the embedding has neither
-            assert dtype == ("float64" if is_gap else "int32") or isinstance(
+            assert dtype == ("float64" if is_gap or column == "factor" else "int32") or isinstance(
                 table[column].dtype, pandas.CategoricalDtype
             )
         for column in columns:

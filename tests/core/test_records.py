@@ -16,7 +16,7 @@ import torch
 
 import bert_core
 from bert_core import LoadedModel, capture
-from bert_core.edits import ActivationPatch
+from bert_core.edits import ActivationPatch, AddedVector
 
 
 def fields_of(kind: type) -> dict[str, str]:
@@ -33,7 +33,7 @@ def holds_arrays(annotation: str) -> bool:
 def record_classes() -> Iterator[type]:
     """Every frozen dataclass and named tuple of the library that holds arrays and no tensors, and all public ones.
 
-    But Put, which defines itself what is compared.
+    But ActivationPatch and AddedVector, which define themselves what is compared.
     """
     for module in pkgutil.walk_packages(bert_core.__path__, "bert_core."):
         for name, kind in vars(importlib.import_module(module.name)).items():
@@ -45,7 +45,7 @@ def record_classes() -> Iterator[type]:
             annotations = fields_of(kind).values()
             arrays, tensors = any(map(holds_arrays, annotations)), any("Tensor" in one for one in annotations)
             if (
-                kind is not ActivationPatch
+                kind not in (ActivationPatch, AddedVector)
                 and (arrays or name in bert_core.__all__ or "bert_core.records" in module.name)
                 and not tensors
             ):

@@ -46,6 +46,7 @@ from viz_app.cli import (
     serve,
     similarity,
     site,
+    steer,
     study,
     train,
 )
@@ -90,6 +91,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     "Intervene": {
         "heads": (heads.heads, "headlight heads texts.txt --importance --ablation --out heads.csv"),
         "patch": (patch.patch, 'headlight patch --source "She lost [MASK] hat" "He lost [MASK] hat" --word her'),
+        "steer": (steer.steer, 'headlight steer words.csv "It [MASK] old." --label kind --depth 4 --word is'),
         "compare-models": (compare.compare_models, "headlight compare-models headlight-mini my-model texts.txt"),
     },
     "Corpus": {

@@ -6,7 +6,7 @@ import base64
 import zlib
 
 from bert_core.edits import ActivationPatch
-from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from bert_core.records import DecoderRun, HeadVectors, ModelRun, Steering
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export.markup import environment
@@ -53,6 +53,17 @@ def terms_snippet(run: ModelRun, vectors: HeadVectors, query: int | None, model:
 def change_snippet(comparison: Comparison, view: MapView) -> str:
     """Return a script that draws the difference of two runs, `before` and `after`, with its numbers in `maps`."""
     return _script("change", comparison=comparison, view=view)
+
+
+def steering_snippet(
+    steering: Steering, words: str, label: str, values: tuple[str, str], direction: str, most_words: int, model: str
+) -> str:
+    """Return a script that fits a direction of a label and steers a text with it, with its numbers in `steering`.
+
+    words: name of the file of words; the names of the bundled files stand for these. most_words: used of them.
+    """
+    arguments = {"words": words, "label": label, "values": values, "direction": direction, "most_words": most_words}
+    return _script("steering", steering=steering, model=model, **arguments)
 
 
 def caption_snippet(run: DecoderRun, quantity: str, head: tuple[int, int] | None, model: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,18 +18,21 @@ from bert_core import agreement
 from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress
-from bert_core.records import ProbePoint
+from bert_core.records import ProbePoint, Steering, Target
 from bert_core.run.states import predict_with_erasers
-from bert_core.studies.probes import MASKED_SENTENCES, label_erasers, probe_points
+from bert_core.run.steering import steer
+from bert_core.studies.probes import MASKED_SENTENCES, label_erasers, label_vector, probe_points
 from bert_core.studies.settings import ProbeSettings
 from bert_core.studies.words import LabelledSentence, label_names, read_labelled_words
 from bert_core.tokenizer import Encoding
 from viz_app.lessons import TREES
+from viz_app.pages.probes import FACTORS
 from viz_app.shell.controls import Upload
-from viz_app.shell.work import cached, estimate_seconds, work
+from viz_app.shell.work import cached, estimate_seconds, wait_for, work
 
 MAX_WORDS = 2_000  # that are probed while a visitor waits
 RANDOM_ERASERS = 10
+RANDOM_VECTORS = 20
 SENTENCE_WORDS, SENTENCE_TOKENS = 10, 16  # of a typical sentence
 FITS, FIT_STEPS = 21, 60  # probes at one depth: of the labels and of random ones, on all words and for the codes
 OPERATIONS_PER_SECOND = 2e10  # on one core
@@ -86,6 +90,13 @@ def labels_of(file: LabelledFile) -> list[str]:
     """Return the labels of the words of a file. Raises Refused if it is neither a treebank nor a table of words."""
     with file.on_disk() as path:
         return label_names(path)
+
+
+@cached
+def values_of(file: LabelledFile, label: str, least: int) -> list[str]:
+    """Return the values of a label that enough words have, in alphabetic order. least: number of words."""
+    counts = Counter(value for sentence in file.sentences(label) for value in sentence.labels if value is not None)
+    return sorted(value for value, count in counts.items() if count >= least)
 
 
 def _count_words(file: LabelledFile, settings: ProbeSettings) -> int:
@@ -168,3 +179,56 @@ def predict_erased(
         ErasedPrediction(position, full[gap], erased[gap], np.stack([other[gap] for other in randomly]).mean(0))
         for gap, position in enumerate(encoding.mask_positions)
     ]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A direction between two values of a label at one depth, and the words that it is fitted on.
+
+    kind: one of `DIRECTIONS`.
+    """
+
+    file: LabelledFile
+    label: str
+    values: tuple[str, str]
+    kind: str
+    depth: int
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """All that the vector depends on, besides the model."""
+        return self.file.identity, self.label, self.values, self.kind, self.depth
+
+    @property
+    def settings(self) -> ProbeSettings:
+        """The settings with which the words are drawn."""
+        return ProbeSettings(words=MAX_WORDS)
+
+
+def _vector_seconds(model: LoadedModel, direction: Direction) -> float:
+    return _eraser_seconds(model, direction.file, direction.label, direction.settings, direction.depth)
+
+
+@work("{model}: direction of a label", seconds=_vector_seconds)
+def fit_vector(model: LoadedModel, direction: Direction, report: Progress = ignore_progress) -> np.ndarray:
+    """Fit the vector of a direction, (hidden,)."""
+    return label_vector(
+        model, direction.file.sentences(direction.label), direction.depth, direction.values,
+        direction=direction.kind, settings=direction.settings, report=report,
+    )  # fmt: skip
+
+
+def _steering_seconds(model: LoadedModel, encoding: Encoding, target: Target, direction: Direction) -> float:
+    copies = len(FACTORS) * (1 + RANDOM_VECTORS)
+    passes = copies * (1 - direction.depth / (model.config.num_hidden_layers + 1))
+    places = copies * len(encoding) if model.has_head("words") else 0
+    return _vector_seconds(model, direction) + estimate_seconds(model, len(encoding), passes, places=places)
+
+
+@work("{model} is steered", seconds=_steering_seconds)
+def steer_text(
+    model: LoadedModel, encoding: Encoding, target: Target, direction: Direction, report: Progress = ignore_progress
+) -> Steering:
+    """Add the vector of a direction to the hidden states of a text, with all factors, and random vectors."""
+    vector = wait_for(fit_vector(model, direction))
+    return steer(model, encoding, target, vector, direction.depth, factors=FACTORS, draws=RANDOM_VECTORS, report=report)

@@ -14,7 +14,16 @@ from bert_core.studies.probes import probes_csv
 from bert_core.studies.settings import ProbeSettings
 from viz_app.figures.lens import depth_names, depth_phrase, short_names
 from viz_app.figures.probes import depth_lines, erased_bars
-from viz_app.pages.probes import EXAMPLE, LABEL_NAMES, TEXTS, erase, erased_at, label, seeds
+from viz_app.pages.probes import (
+    EXAMPLE,
+    LABEL_NAMES,
+    TEXTS,
+    erased_at,
+    label,
+    probes_view,
+    seeds,
+    steer_direction,
+)
 from viz_app.pages.probes.labels import (
     AGREEMENT,
     BUNDLED,
@@ -29,6 +38,7 @@ from viz_app.pages.probes.labels import (
     probe_file,
 )
 from viz_app.pages.probes.recorded import LABEL, SEEDS, RecordedProbes, recorded_probes
+from viz_app.pages.probes.steering import draw_options, draw_steering
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import file_control
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -50,7 +60,7 @@ COLUMN_FORMATS = {
 
 
 def draw(page: View) -> None:
-    """Draw the accuracy of probes at every depth, their table, and what the model predicts with the label erased."""
+    """Draw the accuracy of probes at every depth, and predictions with the label erased, or the steered prediction."""
     selection = page.selection
     with page.controls():
         with st.popover(TEXTS["upload"], icon=":material/upload:", width="content"):
@@ -60,16 +70,25 @@ def draw(page: View) -> None:
         own = None if upload is None else LabelledFile(upload)
         name = label(options=list(BUNDLED) if own is None else labels_of(own))
         file = own or BUNDLED[name]
-        erase()
-        with page.options(seeds):
-            settings = ProbeSettings(seeds=seeds(), words=MAX_WORDS, erase=erase.value)
+        probes_view()
+        if probes_view.value == "steer":
+            with page.options(steer_direction):
+                draw_options(file, name)
+        else:
+            with page.options(seeds):
+                seeds()
+    if probes_view.value == "steer":
+        draw_steering(page, file, name, _material(file))
+        return
+    is_erased = probes_view.value == "erase"
+    settings = ProbeSettings(seeds=seeds.value, words=MAX_WORDS, erase=is_erased)
     recorded = _recorded(selection, file, name, settings)
     left, right = page.figure().columns([3, 2], gap="large")
     with right:
         result = st.container(gap="small")
         depths = f"{selection.loaded.config.num_hidden_layers + 1} depths"
         button = f"Probe {depths} with {settings.seeds} seed{'s' * (settings.seeds != 1)}"
-        if recorded is not None and not erase.value:
+        if recorded is not None and not is_erased:
             button = "Run it yourself"
         points = confirm(button, probe_file(selection.plain, file, name, settings))
     notes, is_computed = [_material(file)], points is not None
@@ -96,7 +115,7 @@ def draw(page: View) -> None:
     add_file(
         "Accuracies (CSV)", lambda: probes_csv(wait_for(probe_file(model.get(), file, name, settings))), "probes.csv"
     )
-    if erase.value and is_computed:
+    if is_erased and is_computed:
         _draw_erased(selection, file, name, settings)
 
 

@@ -33,6 +33,8 @@ INPUTS = {"Batch", "MeanOf", "Noised", "Target", "TruthSentence"}
 NEVER_IN_A_TABLE = {
     ("Patches", "head_mask"), ("Paths", "head_mask"),  # the conditions of the run
     ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"),  # places, which are the columns of an axis
+    ("QueryKeyPlane", "texts"), ("QueryKeyPlane", "positions"),
+    ("QueryKeyPlane", "queries"), ("QueryKeyPlane", "keys"),  # a column for each of the two axes
 }  # fmt: skip
 GENERATOR = np.random.default_rng(0)
 
@@ -100,6 +102,12 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
                                 numbers(2, 4), ids(2, 4), numbers(2, 4))  # fmt: skip
     credit = records.NeuronAttribution(text, target, (4, 1), (2, 3), numbers(2, size, 3), 0.75, numbers(2))
     suppression = records.Suppression(text, target, ((0, 1),), 0.0, "all", 0.5, 0.25, numbers(6).astype(np.float64))
+    plane = records.QueryKeyPlane(
+        layer=1, head=2, labels=("the", "king", "a", "dog"), texts=np.array([0, 0, 3, 3], np.int32),
+        positions=np.array([1, 2, 0, 1], np.int32), queries=numbers(4, 2), keys=numbers(4, 2), scale=0.5,
+        shift=numbers(5), explained_variance=0.25, correlation=0.5, shuffled_queries=numbers(3),
+        shuffled_keys=numbers(3), trustworthiness=0.75, shuffled_trustworthiness=numbers(3),
+    )  # fmt: skip
     similarity = records.Similarity(text, encode("a dog"), 0.5, numbers(size, 4), numbers(2, 5), "mean", True)
     token_maps = records.TokenMaps(
         text, "alti", numbers(2, size, size), True, numbers(2, 3, size, size), numbers(2, size)
@@ -244,6 +252,16 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             "layer:2 neuron:3": {"neuron_score": lambda i, n: credit.scores[i, :, n].sum(dtype=np.float64)},
         }),
         "Suppression": Sample(suppression, {"draw:6": {"random": suppression.random}}),
+        "QueryKeyPlane": Sample(plane, {
+            "token:4": {
+                "query_x": plane.queries[:, 0], "query_y": plane.queries[:, 1],
+                "key_x": plane.keys[:, 0], "key_y": plane.keys[:, 1],
+            },
+            "shuffle:3": {name: getattr(plane, name) for name in (
+                "shuffled_queries", "shuffled_keys", "shuffled_trustworthiness",
+            )},
+            "dimension:5": {"shift": plane.shift},
+        }),
         "Similarity": Sample(similarity, {
             f"a:{size} b:4": {"part": similarity.parts},
             "text:2 dimension:5": {"vector": similarity.vectors},
@@ -358,6 +376,7 @@ def test_each_table_has_nothing_else(samples: dict[str, Sample]) -> None:
         "word": ["word_position", "word"], "choice": ["choice", "text"], "a": ["a_position", "a_token"],
         "b": ["b_position", "b_token"], "component": ["component", "layer", "head", "name"],
         "random_edge": ["random_edge", "layer", "query_position", "query", "key_position", "key"],
+        "token": ["token", "label", "text", "position"],
     }  # fmt: skip
     for name, record, sizes, columns in all_tables(samples):
         table = record.table(next(iter(columns))) if sizes else record.table()

@@ -238,4 +238,4 @@ def _trust(distances: tuple[np.ndarray, np.ndarray], nearest: np.ndarray, order:
     values = distances[0][order[:, None], order[nearest]]
     ranks = [np.searchsorted(distances[1][row], row_values) for row, row_values in zip(order, values, strict=True)]
     excess = float(np.maximum(np.stack(ranks) - neighbours, 0).sum())
-    return 1 - 2 * excess / (count * neighbours * (2 * count - 3 * neighbours - 1))
+    return float(1 - 2 * excess / (count * neighbours * (2 * count - 3 * neighbours - 1)))

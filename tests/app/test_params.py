@@ -26,7 +26,7 @@ ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
 colour
 over normal removal
-profile_of counted piece firing aspect whole tenth hidden
+profile_of counted piece firing aspect whole tenth hidden plane_text plane_colour
 label seeds erase erased_at
 parts order pruned_percent figure
 tuned tuned_step tuned_by
@@ -67,6 +67,7 @@ DEFAULTS = {
     "source": "", "origin": "text", "noise": 3.0, "patched": "state", "direction": "into",
     "around": None, "place": None,
     "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
+    "plane_text": 0, "plane_colour": "kind",
     "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
     "dataset": "agreement", "slices": "", "slice_measure": "accuracy", "slice": None, "expected": "", "predicted": "",
@@ -77,7 +78,7 @@ STEPS = """
 graph_edge
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
-firing token_range slice expected predicted outcome row_page data_row
+firing token_range slice expected predicted outcome row_page data_row plane_text
 """
 
 

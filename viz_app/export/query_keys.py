@@ -43,3 +43,15 @@ def measures_in_words(plane: QueryKeyPlane) -> str:
         f"shuffles of queries or keys), trustworthiness {plane.trustworthiness:.2f} (at most {shuffled[1]:.2f} with "
         "shuffled points)"
     )
+
+
+def plane_snippet(plane: QueryKeyPlane, model: str, file: str) -> str:
+    """Return Python code that makes a plane. file: name of the file with the texts."""
+    return (
+        "from pathlib import Path\n\n"
+        "import bert_core\n\n"
+        f"loaded = bert_core.load({model!r})\n"
+        f"(plane,) = bert_core.query_keys_file(Path({file!r}), loaded, [({plane.layer}, {plane.head})])\n"
+        "print(plane.correlation, plane.trustworthiness, plane.is_better_than_shuffled)\n"
+        "print(plane.table())\n"
+    )

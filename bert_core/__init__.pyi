@@ -64,6 +64,10 @@ from .analysis.probes import probe_depths as probe_depths
 from .analysis.pruning import curve_values as curve_values
 from .analysis.pruning import random_band as random_band
 from .analysis.pruning import removable_head_count as removable_head_count
+from .analysis.query_keys import AlignedVectors as AlignedVectors
+from .analysis.query_keys import PlaneFit as PlaneFit
+from .analysis.query_keys import align_queries_keys as align_queries_keys
+from .analysis.query_keys import query_key_plane as query_key_plane
 from .analysis.relations import RelationRow as RelationRow
 from .analysis.relations import RelationTally as RelationTally
 from .analysis.roles import Role as Role
@@ -185,6 +189,7 @@ from .records.neurons import NeuronRun as NeuronRun
 from .records.neurons import NeuronWords as NeuronWords
 from .records.neurons import Suppression as Suppression
 from .records.probes import ProbePoint as ProbePoint
+from .records.query_keys import QueryKeyPlane as QueryKeyPlane
 from .records.run import ChoicePrediction as ChoicePrediction
 from .records.run import ClassPrediction as ClassPrediction
 from .records.run import DecoderRun as DecoderRun
@@ -247,6 +252,7 @@ from .run.perturbation import saliency as saliency
 from .run.perturbation import value_zeroing as value_zeroing
 from .run.perturbation import values_without as values_without
 from .run.plans import propose_plan as propose_plan
+from .run.query_keys import query_key_planes as query_key_planes
 from .run.scoring import score_pairs as score_pairs
 from .run.similarity import read_sentence as read_sentence
 from .run.similarity import sentence_similarity as sentence_similarity
@@ -318,6 +324,7 @@ from .studies.profiles import Profiles as Profiles
 from .studies.profiles import TokenProfile as TokenProfile
 from .studies.profiles import read_profiles as read_profiles
 from .studies.profiles import write_profiles as write_profiles
+from .studies.query_keys import query_keys_file as query_keys_file
 from .studies.relations import relations_csv as relations_csv
 from .studies.relations import track_relations as track_relations
 from .studies.rows import Columns as Columns

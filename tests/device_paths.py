@@ -347,6 +347,18 @@ def head_values(side: Side) -> object:
 
 
 @path
+def query_key_planes(side: Side) -> object:
+    encodings = [side.tiny.tokenizer.encode(text) for text in SENTENCES]
+    aligned = [
+        bert_core.align_queries_keys(vectors.queries, vectors.keys)
+        for vectors in bert_core.all_head_vectors(side.tiny, side.text)
+    ]
+    planes = bert_core.query_key_planes(side.tiny, encodings), bert_core.query_keys_file(side.corpus, side.tiny)
+    # The order of nearly equal distances depends on rounding, and so do the measures.
+    return aligned, [(plane.scale, plane.shift, plane.queries, plane.keys) for part in planes for plane in part]
+
+
+@path
 def ablate_heads(side: Side) -> object:
     return [
         bert_core.ablate_heads(side.tiny, side.text, target=side.target),

@@ -30,6 +30,7 @@ from bert_core.records.neurons import NeuronRun as NeuronRun
 from bert_core.records.neurons import NeuronWords as NeuronWords
 from bert_core.records.neurons import Suppression as Suppression
 from bert_core.records.probes import ProbePoint as ProbePoint
+from bert_core.records.query_keys import QueryKeyPlane as QueryKeyPlane
 from bert_core.records.run import CROSS_MAPS as CROSS_MAPS
 from bert_core.records.run import MAPS as MAPS
 from bert_core.records.run import ChoicePrediction as ChoicePrediction

@@ -42,7 +42,7 @@ def head_vectors(
     ((10, 32), True)
     """
     check_head_exists(loaded.config, layer, head)
-    (vectors,) = _vectors(loaded, encoding, [(layer, head)], head_mask)
+    (vectors,) = vectors_of_heads(loaded, encoding, [(layer, head)], head_mask)
     return vectors
 
 
@@ -64,7 +64,7 @@ def score_addends(
     if not heads:
         raise Refused(f"layer {layer} has no heads, so it has no attention scores: choose another layer")
     with torch.no_grad():
-        vectors = _vectors(loaded, encoding, [(layer, head) for head in heads], head_mask)
+        vectors = vectors_of_heads(loaded, encoding, [(layer, head) for head in heads], head_mask)
     addends = [head_vectors.addends for head_vectors in vectors]
     return {
         name: fill_pruned_with_nan(np.stack([terms[name] for terms in addends]), heads, config.num_attention_heads)
@@ -84,13 +84,14 @@ def all_head_vectors(
     """
     config = loaded.config
     heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in config.heads_of(layer)]
-    return tuple(_vectors(loaded, encoding, heads, head_mask))
+    return tuple(vectors_of_heads(loaded, encoding, heads, head_mask))
 
 
-def _vectors(
-    loaded: LoadedModel, encoding: Encoding, heads: Sequence[tuple[int, int]], head_mask: np.ndarray | None
+@torch.no_grad()
+def vectors_of_heads(
+    loaded: LoadedModel, encoding: Encoding, heads: Sequence[tuple[int, int]], head_mask: np.ndarray | None = None
 ) -> list[HeadVectors]:
-    """Compute the vectors of existing heads, given as pairs (layer, head)."""
+    """Compute the vectors of existing heads, given as pairs (layer, head), by layer and in their order there."""
     bert = loaded.model.bert
     for layer, head in heads:
         _check_unedited(cast("BertLayer", bert.encoder.layer[layer]).attention.self, layer, head)

@@ -37,6 +37,7 @@ ARGUMENTS = {
     "neurons": ["FILE", "--out", "OUT.csv"], "direct": [PRIVATE, "--word", "her"],
     "lens": [PRIVATE, "--word", "her"],
     "profile": ["OUT", "--out", "OUT.json"], "dossier": ["OUT", "--out", "OUT.json"],
+    "query-keys": ["FILE", "--out", "OUT.csv"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
     "explain": ["FILE", "--out", "OUT.csv"], "evaluate-file": ["FILE", "--out", "OUT.csv"],
     "similarity": [PRIVATE, PRIVATE],

@@ -29,6 +29,7 @@ from bert_core.task_heads import TASK_HEADS, TaskHead
 from bert_core.training.measures import Measures
 from tests.families import save_family
 from viz_app import cli
+from viz_app.export.query_keys import plane_columns
 from viz_app.pages.why.graph import edge_columns, graph_npz
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "file-formats.md"
@@ -73,6 +74,17 @@ DECLARED = {
     ("headlight predict", 1): {"row", TASK_HEADS["reader"].text_name, *TASK_HEADS["reader"].table_columns},
     ("headlight search", 0): field_names(Match) - {"labels"} | {*TREE_COLUMNS},
     ("headlight profile", 0): set(profiles.COLUMNS),
+    ("headlight query-keys", 0): set(plane_columns([])),
+    ("headlight query-keys", 1): {
+        "token",
+        "label",
+        "text",
+        "position",
+        "query_x",
+        "query_y",
+        "key_x",
+        "key_y",
+    },
     ("headlight evaluate", 0): field_names(Measures),
     ("Index folder", 1): {*TOKEN_COLUMNS, "text"} - {"document"},
 }

@@ -546,6 +546,25 @@ DOORS: dict[str, Door] = {
     "pseudo_log_likelihood": lambda a, v: bert_core.pseudo_log_likelihood(a.loaded, v),
     "head_vectors": lambda a, v: bert_core.head_vectors(a.loaded, v, 0, 0),
     "all_head_vectors": lambda a, v: bert_core.all_head_vectors(a.loaded, v),
+    "query_key_planes": lambda a, v: bert_core.query_key_planes(a.loaded, v),
+    "query_key_planes model": lambda a, v: bert_core.query_key_planes(v, [a.encoding] * 2),
+    "query_key_planes encoding": lambda a, v: bert_core.query_key_planes(a.loaded, [a.encoding, v]),
+    "query_key_planes heads": lambda a, v: bert_core.query_key_planes(a.loaded, [a.encoding] * 2, v),
+    "query_key_planes head": lambda a, v: bert_core.query_key_planes(a.loaded, [a.encoding] * 2, [v]),
+    "query_key_planes max_tokens": lambda a, v: bert_core.query_key_planes(
+        a.loaded, [a.encoding] * 2, [(0, 0)], max_tokens=v
+    ),
+    "query_key_planes seed": lambda a, v: bert_core.query_key_planes(a.loaded, [a.encoding] * 2, [(0, 0)], seed=v),
+    "query_keys_file": lambda a, v: bert_core.query_keys_file(v, a.loaded),
+    "query_keys_file model": lambda a, v: bert_core.query_keys_file(a.text, v),
+    "query_keys_file heads": lambda a, v: bert_core.query_keys_file(a.text, a.loaded, v),
+    "query_keys_file columns": lambda a, v: bert_core.query_keys_file(a.text, a.loaded, columns=v),
+    "query_keys_file max_tokens": lambda a, v: bert_core.query_keys_file(a.text, a.loaded, max_tokens=v),
+    "query_keys_file seed": lambda a, v: bert_core.query_keys_file(a.text, a.loaded, seed=v),
+    "query_key_plane shuffles": lambda a, v: bert_core.query_key_plane(
+        np.eye(4), np.eye(4), np.zeros(4), shuffles=v
+    ),
+    "query_key_plane seed": lambda a, v: bert_core.query_key_plane(np.eye(4), np.eye(4), np.zeros(4), seed=v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "score_addends": lambda a, v: bert_core.score_addends(a.loaded, v, 0),
     "score_addends layer": lambda a, v: bert_core.score_addends(a.loaded, a.encoding, v),
@@ -1318,6 +1337,11 @@ def _plane(found: Any, states: np.ndarray) -> None:
     between(found.explained_variance, 0, 1)
 
 
+def _aligned(found: Any, queries: np.ndarray, keys: np.ndarray) -> None:
+    same(found.queries.mean(0), found.keys.mean(0))
+    same(found.queries, queries * found.scale)
+
+
 def _similar(found: np.ndarray, vectors: np.ndarray) -> None:
     assert found.shape == (*vectors.shape[:2], vectors.shape[1])
     same(found, found.swapaxes(1, 2))
@@ -1420,6 +1444,14 @@ OF_ARRAYS: dict[str, OfArrays] = {
     "leading_heads": OfArrays(("layer head",), lambda a, x: bert_core.leading_heads(x, 3), _leading),
     "settled_depth": OfArrays(("depth seq",), lambda a, x: bert_core.settled_depth(x), _settled, "ones"),
     "states_in_plane": OfArrays(("depth seq hidden",), lambda a, x: bert_core.states_in_plane(x), _plane),
+    "align_queries_keys": OfArrays(
+        ("token dimension", "token dimension"), lambda a, x, y: bert_core.align_queries_keys(x, y), _aligned
+    ),
+    "query_key_plane": OfArrays(
+        ("token dimension", "token dimension"),
+        lambda a, x, y: bert_core.query_key_plane(x, y, np.zeros(np.shape(x)[:1])),
+        lambda found, x, y: between([found.correlation, *found.shuffled_queries], -1, 1),
+    ),
     "cosine_similarities": OfArrays(
         ("depth occurrence hidden",), lambda a, x: bert_core.cosine_similarities(x), _similar
     ),

@@ -41,6 +41,7 @@ from viz_app.cli import (
     probe,
     profiles,
     prune,
+    query_keys,
     score,
     search,
     serve,
@@ -99,6 +100,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "index": (search.index, "headlight index texts.txt --out my-index"),
         "search": (search.search, 'headlight search my-index "She opened the door." --token door'),
         "profile": (profiles.profile, "headlight profile my-index --heads 3.8 --out profiles.json"),
+        "query-keys": (query_keys.query_keys, "headlight query-keys texts.txt --heads 3.8 --points points.csv"),
     },
     "Sentences": {
         "score": (score.score, 'headlight score "The keys are here." "The keys is here."'),

@@ -1,9 +1,9 @@
-"""The page Profiles: statistics of a head, a token or a neuron over a corpus, compared with chance."""
+"""The page Profiles: what a head, a token or a neuron does over a corpus, compared with chance."""
 
 from __future__ import annotations
 
 from bert_core.studies.profiles import TENTHS
-from viz_app.shell.params import Page, Param, number, parse_pair, select, toggle, write_pair
+from viz_app.shell.params import Page, Param, number, parse_index, parse_pair, select, toggle, write_pair
 from viz_app.texts import page_texts
 
 ASPECTS = ("offset", "kind", "likeness", "sort", "place", "relation", "upos")  # of the figure
@@ -29,11 +29,14 @@ tenth: Param[int] = Param(  # 1: the weakest
     arguments={"options": range(1, TENTHS + 1), "required": True, "label_visibility": "collapsed"},
 )
 hidden = toggle("hidden", **TEXTS.control("hidden"))
+# Of the queries and keys in one plane: the text of the sample whose points are marked, from 1; 0 for none.
+plane_text: Param[int] = Param("plane_text", 0, parse_index, str, "selectbox", **TEXTS.control("plane_text"), step=True)
+plane_colour = select("plane_colour", **TEXTS.control("plane_colour"))
 
 PAGE = Page(
     TEXTS,
     ":material/fingerprint:",
     group="Corpus",
-    params=(profile_of, counted, piece, firing, aspect, whole, tenth, hidden),
+    params=(profile_of, counted, piece, firing, aspect, whole, tenth, hidden, plane_text, plane_colour),
     text=False,
 )

@@ -9,7 +9,7 @@ from bert_core.refused import Refused
 from bert_core.studies.profiles import Profiles, profile_columns, profiles_json, read_profiles
 from viz_app.export.profiles import PROFILE_KINDS, file_name, profile_page, profile_title
 from viz_app.export.tables import labelled_csv
-from viz_app.pages.profiles import TEXTS, counted, head, hidden, neuron, profile_of, token
+from viz_app.pages.profiles import TEXTS, counted, head, hidden, neuron, plane, profile_of, token
 from viz_app.pages.profiles.corpus import count_profiles
 from viz_app.pages.profiles.parts import draw_tables
 from viz_app.shell.address import end_run
@@ -26,12 +26,18 @@ KINDS = {"head": head, "token": token, "neuron": neuron}
 
 
 def draw(page: View) -> None:
-    """Draw the sentences of the selected head, token or neuron over a corpus, beside its bars; its tables below."""
+    """Draw the sentences of the selected head, token or neuron over a corpus, beside its bars; its tables below.
+
+    Or draw the queries and keys of the selected head in one plane.
+    """
     model = selected_model()
     if model is None:
         end_run()
     row = page.controls()
-    kind = KINDS[profile_of(row)]
+    if profile_of(row) == "plane":
+        plane.draw(page, model, row)
+        return
+    kind = KINDS[profile_of.value]
     counted(row)
     place = page.figure()
     try:

@@ -1,0 +1,125 @@
+"""Queries and keys in one plane: the view of the page Profiles, its figure and exports, and `headlight query-keys`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import QueryKeyPlane
+from tests.app.test_cli import Run, headlight
+from tests.visit import settled, visited, words
+from viz_app.export.query_keys import measures_in_words, plane_snippet, points_file
+from viz_app.figures.query_keys import query_key_map
+from viz_app.lessons import TREES
+from viz_app.pages.profiles import FIRST_HEAD
+
+__all__ = ["headlight"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def plane() -> QueryKeyPlane:
+    """The plane with which the page opens."""
+    (plane,) = bert_core.query_keys_file(TREES, bert_core.load("headlight-mini", device="cpu"), [FIRST_HEAD])
+    return plane
+
+
+def start(**address: str) -> AppTest:
+    return settled(visited("profiles", profile_of="plane", **address))
+
+
+def traces(app: AppTest) -> list[dict[str, object]]:
+    (element,) = app.get("plotly_chart")
+    data: list[dict[str, object]] = json.loads(element.proto.spec)["data"]
+    return data
+
+
+def test_the_page_draws_the_plane_of_the_library(plane: QueryKeyPlane) -> None:
+    """Its points and measures are those of `query_keys_file` over the same sentences; another head has another."""
+    app = start()
+    queries, keys = traces(app)
+    assert np.allclose(np.stack([queries["x"], queries["y"]], 1), plane.queries)
+    assert np.allclose(np.stack([keys["x"], keys["y"]], 1), plane.keys)
+    layer, head = FIRST_HEAD
+    assert f"L{layer} H{head}: correlation {plane.correlation:.2f} of nearness and dot product" in words(app)
+    assert f"Shuffled: at most {plane.largest_shuffled_correlation:.2f}" in words(app)
+    assert f"{len(plane.labels)} tokens of 60 texts" in words(app)
+    assert "L1 H3: correlation" in words(start(head="1.3"))
+
+
+def test_a_text_of_the_address_is_marked(plane: QueryKeyPlane) -> None:
+    """Its points are larger, have labels, and are drawn last; one that does not exist marks nothing."""
+    data = traces(start(plane_text="5"))
+    assert len(data) == 4
+    of_text = plane.texts == 4
+    for trace, points in zip((data[1], data[3]), (plane.queries, plane.keys), strict=True):
+        assert np.allclose(np.stack([trace["x"], trace["y"]], 1), points[of_text])
+        assert trace["text"] == [label for label, marked in zip(plane.labels, of_text, strict=True) if marked]
+    assert len(traces(start(plane_text="99"))) == 2
+
+
+def test_points_can_have_the_colours_of_their_positions(plane: QueryKeyPlane) -> None:
+    """Colours are the positions, with one colour bar; queries and keys keep different symbols."""
+    queries, keys = (trace["marker"] for trace in traces(start(plane_colour="position")))
+    assert isinstance(queries, dict) and isinstance(keys, dict)
+    assert queries["color"] == keys["color"] == plane.positions.tolist()
+    assert (queries["showscale"], keys["showscale"]) == (True, False)
+    assert queries["symbol"] != keys["symbol"]
+
+
+def test_a_plane_that_is_not_better_is_not_drawn() -> None:
+    """One sentence with the numbers is in place of the figure; another head is one click away."""
+    (refused,) = bert_core.query_keys_file(TREES, bert_core.load("headlight-mini", device="cpu"), [(3, 2)])
+    assert not refused.is_better_than_shuffled
+    app = start(head="3.2")
+    assert not app.get("plotly_chart") and not app.exception
+    sentence = f"The plane of L3 H2 is not better than chance, so it is not drawn: {measures_in_words(refused)}"
+    assert sentence in words(app)
+
+
+def test_hover_texts_escape_tokens_and_name_their_neighbours() -> None:
+    """The token, its position and text, and neighbours of the same text alone."""
+    figure = query_key_map(
+        np.zeros((4, 2)), np.ones((4, 2)), ["<b>", "cat", "a", "dog"], np.array([0, 0, 1, 1]), np.array([3, 4, 0, 1])
+    )
+    hovers = figure.data[0].hovertext
+    assert hovers[0] == "query of &lt;b&gt;<br>position 3 of text 1<br>[&lt;b&gt;] cat"
+    assert hovers[3] == "query of dog<br>position 1 of text 2<br>a [dog]"
+    assert [*figure.data[1].customdata] == [0, 0, 1, 1]
+
+
+def test_exports_have_the_points_and_code_that_runs(
+    plane: QueryKeyPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CSV and NPZ have the numbers of the record; the code computes the same plane."""
+    rows = list(csv.DictReader(io.StringIO(points_file(plane, "csv").decode("utf-8-sig"))))
+    assert [float(row["key_y"]) for row in rows] == pytest.approx(plane.keys[:, 1].tolist(), rel=1e-6)
+    with np.load(io.BytesIO(points_file(plane, "npz"))) as arrays:
+        assert np.array_equal(arrays["queries"], plane.queries) and [*arrays["labels"]] == [*plane.labels]
+    monkeypatch.chdir(tmp_path)
+    Path(TREES.name).write_bytes(TREES.read_bytes())
+    Path("code.py").write_text(plane_snippet(plane, "headlight-mini", TREES.name), encoding="utf-8")
+    assert runpy.run_path("code.py")["plane"].table().equals(plane.table())
+
+
+def test_the_command_writes_measures_and_points(headlight: Run, tmp_path: Path, plane: QueryKeyPlane) -> None:
+    """A row for each head, the points of one, and a refusal of the points of two."""
+    path = tmp_path / TREES.name
+    path.write_bytes(TREES.read_bytes())
+    out, points = tmp_path / "planes.csv", tmp_path / "points.csv"
+    code, printed, err = headlight("query-keys", path, "--heads", "3.8", "--out", out, "--points", points)
+    assert code == 0, err
+    (row,) = csv.DictReader(io.StringIO(out.read_text(encoding="utf-8-sig")))
+    assert float(row["correlation"]) == pytest.approx(plane.correlation, rel=1e-4)
+    assert row["better"] == str(plane.is_better_than_shuffled)
+    assert points.read_bytes() == points_file(plane, "csv")
+    assert f"{len(plane.labels)} tokens; 1 of 1 heads are better than shuffled" in printed
+    code, _, err = headlight("query-keys", path, "--heads", "3.*", "--points", points)
+    assert (code, err) == (2, "--points is of one head, and --heads is '3.*': name one, as in 3.8\n")

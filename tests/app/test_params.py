@@ -30,7 +30,7 @@ profile_of counted piece firing aspect whole tenth hidden
 label seeds erase erased_at
 parts order pruned_percent figure
 tuned tuned_step tuned_by
-compared sentence_a sentence_b variant
+compared sentence_a sentence_b variant bias_measure bias_category bias_order bias_page
 picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated choices
@@ -60,6 +60,7 @@ DEFAULTS = {
     "compared": "pair",
     "sentence_a": "The picture with the flowers is on the wall.",
     "sentence_b": "The picture with the flowers are on the wall.",
+    "bias_measure": "shared words", "bias_category": None, "bias_order": "row", "bias_page": 1,
     "variant": "original", "removal": "0", "picture": "random", "seed": 71, "count": "any",
     "shapes": ["large blue circle", "small red star"], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
@@ -77,7 +78,7 @@ STEPS = """
 graph_edge
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
-firing token_range slice expected predicted outcome row_page data_row
+firing token_range slice expected predicted outcome row_page data_row bias_category bias_page
 """
 
 

@@ -84,8 +84,8 @@ def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
     if not any(isinstance(edit, ActivationPatch) for edit in model.edits):
         heads_off = tuple((int(layer), int(head)) for layer, head in np.argwhere(head_mask == 0))
         file = None if upload is None else upload.name
-        code = bias_snippet(model.name, model.edits, heads_off, file, variant.value, measure.value)
-        add_file(TEXTS["file_code"], code.__str__, "bias.py")
+        make_code = partial(bias_snippet, model.name, model.edits, heads_off, file, variant.value, measure.value)
+        add_file(TEXTS["file_code"], make_code, "bias.py")
 
 
 def _upload() -> Upload | None:

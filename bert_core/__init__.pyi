@@ -5,6 +5,10 @@ from .analysis.attribution import gradient_attention as gradient_attention
 from .analysis.attribution import gradient_relevance as gradient_relevance
 from .analysis.attribution import norm_rollout as norm_rollout
 from .analysis.attribution import rank_agreement as rank_agreement
+from .analysis.bias import BiasCategory as BiasCategory
+from .analysis.bias import BiasEvaluation as BiasEvaluation
+from .analysis.bias import BiasPair as BiasPair
+from .analysis.bias import evaluate_bias as evaluate_bias
 from .analysis.causes import Partners as Partners
 from .analysis.causes import PatchEstimateQuality as PatchEstimateQuality
 from .analysis.causes import patch_estimate_quality as patch_estimate_quality
@@ -267,6 +271,9 @@ from .run.vectors import all_head_vectors as all_head_vectors
 from .run.vectors import head_vectors as head_vectors
 from .run.vectors import score_addends as score_addends
 from .run.walk import walk as walk
+from .studies.bias import bias_csv as bias_csv
+from .studies.bias import bundled_bias_pairs as bundled_bias_pairs
+from .studies.bias import read_bias_pairs as read_bias_pairs
 from .studies.compare import compare_models as compare_models
 from .studies.curve import pruning_curve as pruning_curve
 from .studies.curve import read_curve as read_curve

@@ -115,12 +115,14 @@ class PairRow(NamedTuple):
     """One row of a table of sentence pairs.
 
     row: number of the row, from 1. first, second: the sentences. problem: why the pair cannot be scored, or None.
+    category: name of the group of pairs to which it belongs, or "".
     """
 
     row: int
     first: str
     second: str
     problem: str | None = None
+    category: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class PairScore(Tabular):
     row: number of the row. sentences: the sentences as given.
     first, second: scores of either sentence. None if the pair was not scored.
     problem: why the pair was not scored, or None.
+    category: that of the row.
     """
 
     row: int
@@ -137,6 +140,7 @@ class PairScore(Tabular):
     first: SentenceScore | None = None
     second: SentenceScore | None = None
     problem: str | None = None
+    category: str = ""
 
     @property
     def scores(self) -> tuple[SentenceScore, SentenceScore]:

@@ -26,7 +26,8 @@ def score_pairs(
 ) -> list[PairScore]:
     """Score both sentences of every pair by their pseudo-log-likelihood.
 
-    pairs: pairs (first, second), which are numbered from 1, or rows from `read_pairs`, whose problems are kept.
+    pairs: pairs (first, second), which are numbered from 1, or rows from `read_pairs` or `read_bias_pairs`, whose
+        problems and categories are kept.
     variant, head_mask: as for `pseudo_log_likelihood`.
     report: receives the number of masked copies that the model has processed, see `Progress`.
     Returns the scores in the order of the pairs; a pair that cannot be scored has a `problem`. A sentence that occurs
@@ -39,16 +40,16 @@ def score_pairs(
         parts = pair if isinstance(pair, PairRow) else require_sequence(f"pair {number}", pair, "two sentences")
         if len(parts) != 2 and not isinstance(pair, PairRow):
             raise Refused(f"pair {number} has {len(parts)} items: give two sentences, or a row from read_pairs")
-        row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *parts)
+        row, first, second, problem, category = pair if isinstance(pair, PairRow) else PairRow(number, *parts)
         if not (isinstance(first, str) and isinstance(second, str)):
             raise Refused(f"pair {number} is {short_repr(parts)}: both sentences must be strings")
-        pair_score = PairScore(row, (first, second), problem=problem)
+        pair_score = PairScore(row, (first, second), problem=problem, category=category)
         if problem is None:
             try:
                 for sentence in (first, second):
                     encodings[sentence] = encodings.get(sentence) or _encode_sentence(loaded, sentence)
             except Refused as error:
-                pair_score = PairScore(row, (first, second), problem=str(error))
+                pair_score = replace(pair_score, problem=str(error))
         scored.append(pair_score)
     scorable = {sentence for pair_score in scored if pair_score.problem is None for sentence in pair_score.sentences}
     copies = {sentence: encoding.typed_count for sentence, encoding in encodings.items() if sentence in scorable}

@@ -14,7 +14,7 @@ from bert_core.studies.files import Format, identify
 from bert_core.studies.rows import MAX_JSON_BYTES, read_rows
 from bert_core.studies.texts import missing_columns_message
 
-MAX_PAIRS = 1_000
+MAX_PAIRS = 2_000
 MAX_SENTENCE_CHARACTERS = 2_000
 _QUOTING_ADVICE = "put a sentence with a comma or semicolon in quotes"
 

@@ -28,7 +28,7 @@ def broken(*_: object, **__: object) -> None:
 ARGUMENTS = {
     "app": [], "models": [], "predict": [PRIVATE, "--pair", PRIVATE], "nsp": [PRIVATE, PRIVATE],
     "choose": [PRIVATE, PRIVATE, PRIVATE, "--model", "headlight-mini"],
-    "replaced": [PRIVATE], "tags": [PRIVATE, "--model", "headlight-mini"], "score": [PRIVATE],
+    "replaced": [PRIVATE], "tags": [PRIVATE, "--model", "headlight-mini"], "score": [PRIVATE], "bias": [],
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "ground-truth": ["--out", "OUT.csv"],
     "attention": [PRIVATE, "--out", "OUT.png"],

@@ -44,6 +44,17 @@ def test_a_bar_of_a_slice_has_its_interval_and_its_number_behind_it() -> None:
     assert columns["interval low"] == [0.35, 0.2] and columns["interval high"] == [0.65, 1.0]
 
 
+def test_a_click_anywhere_in_a_row_finds_its_bar_and_a_reference_is_a_line() -> None:
+    """Plotly searches the row, also of a bar of length 0; with an unlimited distance it would find the last bar."""
+    figure = slice_bars(
+        ["a", "b"], [3, 4], [0.0, 1.0], [0.0, 0.4], [0.6, 1.0], title="Share", is_share=True, reference=0.5
+    )
+    assert figure.layout.hovermode == "y" and figure.layout.hoverdistance is None
+    assert figure.layout.clickmode == "event+select"
+    (line,) = figure.layout.shapes
+    assert (line.x0, line.x1, line.y0, line.y1) == (0.5, 0.5, 0, 1)
+
+
 def test_a_bar_without_an_interval_is_as_long_as_its_number() -> None:
     """The mean of one text has no standard error: nothing is drawn over the bar, and the axis has room for the rest."""
     figure = slice_bars(["a", "b"], [1, 9], [2.0, 3.0], [np.nan, 2.5], [np.nan, 3.5], title="loss", is_share=False)

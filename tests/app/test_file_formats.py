@@ -18,6 +18,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import Contribution, CurvePoint
 from bert_core.records.probes import ProbePoint
 from bert_core.studies import external_scores, faithfulness, ground_truth, profiles, subject_verb
+from bert_core.studies.bias import BIAS_COLUMNS
 from bert_core.studies.evaluation import ROW_COLUMNS
 from bert_core.studies.explain import BASE_COLUMNS
 from bert_core.studies.explanation_tables import WordTotal
@@ -67,6 +68,7 @@ DECLARED = {
     ("headlight explain", 1): field_names(WordTotal),
     ("headlight evaluate-file", 0): set(ROW_COLUMNS),
     ("headlight score", 0): set(PAIR_COLUMNS),
+    ("headlight bias", 0): set(BIAS_COLUMNS),
     ("headlight prune-curve", 0): {"model", "text", "examples", "length", "what"} | field_names(CurvePoint),
     ("headlight direct", 0): {*Contribution._fields},
     ("headlight find-heads", 0): {*PairHead._fields, "effect", *PairCounts._fields},

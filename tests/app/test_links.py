@@ -59,7 +59,11 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 NEWER = {
     "tuned", "edge", "find", "attributed", "score_side", "token_range", "dataset", "slices", "slice_measure", "slice",
     "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row", "graph_method", "graph_window",
+<<<<<<< HEAD
     "graph_threshold", "graph_edge", "plane_text", "plane_colour",
+=======
+    "graph_threshold", "graph_edge", "bias_measure", "bias_category", "bias_order", "bias_page",
+>>>>>>> bias
 }  # fmt: skip
 NEW_PAGES = {"dataset"}
 

@@ -35,7 +35,7 @@ label seeds erase erased_at
 >>>>>>> qk
 parts order pruned_percent figure
 tuned tuned_step tuned_by
-compared sentence_a sentence_b variant
+compared sentence_a sentence_b variant bias_measure bias_category bias_order bias_page
 picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated choices
@@ -65,6 +65,7 @@ DEFAULTS = {
     "compared": "pair",
     "sentence_a": "The picture with the flowers is on the wall.",
     "sentence_b": "The picture with the flowers are on the wall.",
+    "bias_measure": "shared words", "bias_category": None, "bias_order": "row", "bias_page": 1,
     "variant": "original", "removal": "0", "picture": "random", "seed": 71, "count": "any",
     "shapes": ["large blue circle", "small red star"], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
@@ -88,7 +89,11 @@ STEPS = """
 graph_edge
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
+<<<<<<< HEAD
 firing token_range slice expected predicted outcome row_page data_row plane_text
+=======
+firing token_range slice expected predicted outcome row_page data_row bias_category bias_page
+>>>>>>> bias
 """
 
 

@@ -24,6 +24,7 @@ from bert_core.unknown_tokens import count_unknown_tokens
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     aliases,
+    bias,
     compare,
     direct,
     draw,
@@ -104,6 +105,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
     },
     "Sentences": {
         "score": (score.score, 'headlight score "The keys are here." "The keys is here."'),
+        "bias": (bias.bias, "headlight bias --out bias.csv"),
         "similarity": (similarity.similarity, 'headlight similarity "She opened the door." "The door was open."'),
     },
     "Train": {

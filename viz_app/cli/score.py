@@ -23,9 +23,7 @@ def score(
     text: shared.TextColumn = None,
     pair: shared.PairColumn = None,
     model: shared.ModelName = shared.DEFAULT_MODEL,
-    within_word: Annotated[
-        bool, option("Also mask the later tokens of the same word; better for rare words.", "--within-word")
-    ] = False,
+    within_word: shared.WithinWord = False,
     pieces: Annotated[bool, option("Also print the log-probability of every token.", "--pieces", group=OUTPUT)] = False,
     device: shared.Device = "auto",
 ) -> None:

@@ -82,6 +82,9 @@ MODEL_HELP = "A bundled model, a checkpoint folder, or a hub id."
 ModelName = Annotated[str, option(MODEL_HELP, group=MODEL)]
 DEFAULT_MODEL = "headlight-mini"
 Device = Annotated[str, option("Device: auto, cpu, cuda, cuda:1 or mps.", group=MODEL)]
+WithinWord = Annotated[
+    bool, option("Also mask the later tokens of the same word; better for rare words.", "--within-word")
+]
 Cuts = Annotated[
     str,
     option(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Sequence
 
+<<<<<<< HEAD
 from bert_core.edits import ActivationPatch
 from bert_core.records import DecoderRun, HeadVectors, ModelRun, Steering
+=======
+from bert_core.edits import ActivationPatch, Edit
+from bert_core.records import DecoderRun, HeadVectors, ModelRun
+>>>>>>> bias
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export.markup import environment
@@ -70,6 +76,22 @@ def caption_snippet(run: DecoderRun, quantity: str, head: tuple[int, int] | None
     """Return a script that draws the cross-attention of a captioner and contains its picture."""
     packed = base64.b64encode(zlib.compress(run.image.tobytes(), 9)).decode()
     return _script("caption", run=run, quantity=quantity, head=head, model=model, packed=packed)
+
+
+def bias_snippet(
+    model: str,
+    edits: Sequence[Edit],
+    heads_off: Sequence[tuple[int, int]],
+    file: str | None,
+    variant: str,
+    measure: str,
+) -> str:
+    """Return a script that evaluates pairs of sentences and prints the share of each category.
+
+    file: name of the table; None for the bundled pairs. variant: as for `score_pairs`. measure: as for `evaluate_bias`.
+    """
+    values = {"model": model, "edits": list(edits), "heads_off": list(heads_off), "file": file}
+    return _SCRIPTS.get_template("export/bias.py.jinja").render(values, variant=variant, measure=measure)
 
 
 def _script(view_kind: str, **values: object) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.primitives import CLICKS, bars, cells, require_equal_lengths
-from viz_app.figures.style import one_line, plain, sized
+from viz_app.figures.primitives import bars, cells, require_equal_lengths, vertical_line
+from viz_app.figures.style import one_line, page, plain, sized
 
 LONGEST_LABEL = 16  # letters of a label of the confusion matrix
 LONGEST_VALUE = 26  # letters of the value of a slice
@@ -63,20 +63,24 @@ def slice_bars(
     title: str,
     is_share: bool,
     selected: int | None = None,
+    reference: float | None = None,
 ) -> go.Figure:
     """Draw a number of each slice as a bar with its interval; a click returns the row of the bar as y.
 
     values: (slice,) texts, shown with `counts`, the numbers of texts. numbers, low, high: (slice,) the accuracy or the
         mean loss, with the bounds of its interval; NaN without one. title: of the horizontal axis. is_share: whether
-        the numbers are from 0 to 1. selected: the slice with a bold label.
+        the numbers are from 0 to 1. selected: the slice with a bold label. reference: a number with a dotted line.
     Raises ValueError if the lengths differ.
     """
     require_equal_lengths(values=values, counts=counts, numbers=numbers, lower_bounds=low, upper_bounds=high)
     names = [one_line(value, LONGEST_VALUE) or "(empty)" for value in values]
     labels = [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)]
-    options: dict[str, Any] = {**CLICKS}
+    # Without a limit of the distance, Plotly finds the last bar wherever a click is.
+    options: dict[str, Any] = {"clickmode": "event+select"}
     if is_share:
         options |= {"limits": (0.0, 1.0), "axis": {"tickformat": ".0%"}}
+    if reference is not None:
+        options["shapes"] = [vertical_line(reference, page().text, "dot")]
     figure = bars(
         labels,
         {"": numbers},

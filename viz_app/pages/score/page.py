@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app.pages.score import TEXTS, compared, pairs, variant
+from viz_app.pages.score import TEXTS, bias, compared, pairs, variant
 from viz_app.shell.address import end_run
 from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -12,7 +12,7 @@ from viz_app.shell.view import View
 
 
 def draw(page: View) -> None:
-    """Draw the scores of two sentences, or of a table of pairs."""
+    """Draw the scores of two sentences, those of a table of pairs, or the shares of its categories."""
     model = selected_model()
     if model is None:
         end_run()
@@ -23,6 +23,11 @@ def draw(page: View) -> None:
         end_run()
     with page.controls():
         compared()
-        variant()
-    page.read(TEXTS[f"readings.{compared.value}"], TEXTS["misleads"])
-    {"pair": pairs.draw_pair, "table": pairs.draw_table}[compared.value](page, model, head_mask)
+        if compared.value == "bias":
+            bias.draw_controls(page)
+        else:
+            variant()
+    misleads = TEXTS["misleads_bias" if compared.value == "bias" else "misleads"]
+    page.read(TEXTS[f"readings.{compared.value}"], misleads)
+    views = {"pair": pairs.draw_pair, "table": pairs.draw_table, "bias": bias.draw}
+    views[compared.value](page, model, head_mask)

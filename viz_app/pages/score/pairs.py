@@ -50,7 +50,7 @@ def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
         is_example = sentences == (EXAMPLE.text, EXAMPLE.pair) and not results.are_stale and head_mask.all()
         columns = pair_columns(score)
         st.markdown(f"{_verdict(score, columns)} {EXAMPLE.remark if is_example else ''}")
-        _warn_unknown([score])
+        warn_unknown([score])
         if (warning := disagreement(scores)) is not None:
             st.warning(with_help(warning), icon=":material/call_split:")
         figure = pair_bars(*_labels(columns, score), columns.first, columns.second, columns.equal)
@@ -79,19 +79,19 @@ def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
             example_button(TEXTS["table_hint"], "Use three example pairs", set_choice, pasted_pairs.name, EXAMPLE_PAIRS)
             return
         rows = read_pairs(source)
-        if (warning := _problems(rows)) is not None:
+        if (warning := pair_problems(rows)) is not None:
             st.warning(with_help(warning), icon=":material/rule:")
         count = sum(row.problem is None for row in rows)
         if not count:
             return
         label = f"Score {count:,} {'pair' if count == 1 else 'pairs'}"
-        table = _score_table(model, head_mask, tuple(rows), variant.value)
+        table = score_table(model, head_mask, tuple(rows), variant.value)
         quick = None if source == EXAMPLE_PAIRS else 0
         results = confirmed_results("table of pairs", label, [table], quick=quick)
         (scores,) = results.values
         with st.container(key=results.key("scored_table")):
             st.markdown(_summary(scores))
-            _warn_unknown(scores)
+            warn_unknown(scores)
             height: int | Literal["content"] = TABLE_HEIGHT if len(scores) > ROWS_THAT_FIT else "content"
             columns = {name: st.column_config.TextColumn(width=252) for name in ("first", "second")}
             columns |= {"difference": st.column_config.NumberColumn(format="%.2f")}
@@ -159,18 +159,19 @@ def _table_memory(model: LoadedModel, head_mask: np.ndarray, rows: Sequence[Pair
 
 
 @work("{model} scores {rows} pairs", seconds=_table_seconds, memory=_table_memory)
-def _score_table(
+def score_table(
     model: LoadedModel,
     head_mask: np.ndarray,
     rows: Sequence[PairRow],
     variant: str,
     report: Progress = ignore_progress,
 ) -> list[PairScore]:
+    """Score all pairs of a table."""
     return score_pairs(model, rows, variant=variant, head_mask=head_mask, report=report)
 
 
 def _table_csv(model: ModelReference, head_mask: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
-    return pairs_csv(wait_for(_score_table(model.get(), head_mask, rows, variant)))
+    return pairs_csv(wait_for(score_table(model.get(), head_mask, rows, variant)))
 
 
 def _memory(model: LoadedModel, rows: Sequence[PairRow]) -> int:
@@ -234,7 +235,7 @@ def _summary(scores: Sequence[PairScore]) -> str:
     return f"#### The first sentence is more likely in {first:,} of {len(preferred):,} pairs{share}\n\n{note}"
 
 
-def _warn_unknown(scores: Sequence[PairScore]) -> None:
+def warn_unknown(scores: Sequence[PairScore]) -> None:
     """Write how many sentences are mostly [UNK], if any: their scores mean little."""
     if count := mostly_unknown(scores):
         sentences = "One sentence is" if count == 1 else f"{count:,} sentences are"
@@ -253,7 +254,7 @@ def _labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], l
     )
 
 
-def _problems(rows: Sequence[PairRow]) -> str | None:
+def pair_problems(rows: Sequence[PairRow]) -> str | None:
     """Return what is wrong with the rows of a table, in one sentence; None if nothing is."""
     faulty = [row for row in rows if row.problem is not None]
     if not faulty:

@@ -60,7 +60,7 @@ def small_table(**values: Any) -> EvaluatedTexts:
 @pytest.mark.parametrize("value", [None, math.nan, 3, b"door"])
 @pytest.mark.parametrize("field", ["text", "pair", "answer", "prediction", "the column 'source'"])
 def test_a_text_that_is_not_a_str_is_refused(field: str, value: object) -> None:
-    """Such a value would count as an answer; the message names the field and the row, and "" is an answer that lacks."""
+    """Such a value would count as an answer; the message names the field; an empty text is no answer."""
     values = ["door", value]
     fields: dict[str, Any] = {"columns": {"source": values}} if "column" in field else {field: values}
     with pytest.raises(Refused, match=rf"^{field} has the value .* at index 1: it must be a text, empty for none$"):

@@ -253,8 +253,12 @@ def target_questions() -> tuple[str, ...]:
 
 
 def faithfulness_kinds() -> dict[str, str]:
-    """Return the kinds of rows of a study of the faithfulness of methods -> their titles, in the order of questions."""
-    return {kind: title for question in FILE_QUESTIONS.values() for kind, title in question.faithfulness_kinds.items()}
+    """Return the kinds of rows of a study of the faithfulness of methods -> their titles, in the order of questions.
+
+    The last kind is that of a custom target.
+    """
+    titles = {kind: name for row in FILE_QUESTIONS.values() for kind, name in row.faithfulness_kinds.items()}
+    return {**titles, CUSTOM: "A custom target"}
 
 
 # ---------------------------------------------------------------------------- registration

@@ -51,8 +51,8 @@ from bert_core.records import (
     TagPrediction,
     Target,
     masked_pieces,
-    word_target,
 )
+from bert_core.records.targets import word_targets
 from bert_core.refused import Refused, require_instances, require_sequence, short_repr, validate_arguments
 from bert_core.registry import Table
 from bert_core.target_kinds import (
@@ -512,7 +512,8 @@ class MaskedWordHead(TaskHead):
 
     def targets_of(self, loaded: LoadedModel, text: FileText) -> list[NamedTarget]:
         if word := text.word or text.answer:
-            return [NamedTarget(word_target(loaded.tokenizer, text.encoding, word), word)]
+            targets = word_targets(loaded.tokenizer, text.encoding, word)
+            return [NamedTarget(target, name) for name, target in targets]
         if not text.encoding.mask_positions:
             raise Refused("the text has no [MASK]")
         prediction = text.run().predictions[0]

@@ -198,8 +198,8 @@ def _weights(model: nn.Module, name: str) -> dict[str, Tensor]:
             raise Refused(f"{key} of {name} is a {type(tensor).__name__}: weights must be plain tensors")
         if tensor.dtype in HALF_PRECISION:
             raise Refused(
-                f"the weights of {name} are {_dtype_name(tensor)} and results need float32 or float64: convert the "
-                "model with model.float()"
+                f"the weights of {name} are {_dtype_name(tensor)}, which is too inexact for explanations: convert the "
+                "model to float32 with from_transformers(model.float(), tokenizer)"
             )
     return parameters
 

@@ -40,7 +40,8 @@ class EvaluatedTexts(Tabular):
     loss: (row,) float64, larger is worse: minus the natural logarithm of the probability; NaN without an answer. For
         "surprise" it is the mean surprisal of the tokens of the text, each of them masked, in nats per token.
     columns: the other columns of the source file by name, (row,) texts each; may be empty.
-    Raises Refused if the arrays differ in length, or if a column has a name in `RESERVED_COLUMNS`.
+    Raises Refused if the arrays differ in length, if a text is not a str (None included), or if a column has a name in
+    `RESERVED_COLUMNS`.
     """
 
     question: str
@@ -128,4 +129,10 @@ def _as_rows(name: str, values: object, kind: type) -> np.ndarray:
         raise Refused(f"{name} is {short_repr(values)}: it must be a list with one value for each row") from error
     if array.ndim != 1:
         raise Refused(f"{name} has {array.ndim} axes: it must have one value for each row")
+    if kind is object:
+        for index, text in enumerate(array.tolist()):
+            if not isinstance(text, str):
+                raise Refused(
+                    f"{name} has the value {short_repr(text)} at index {index}: it must be a text, empty for none"
+                )
     return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -199,6 +200,39 @@ def word_target(
             f"{len(pieces)} pieces, or choose one of these pieces"
         )
     return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
+
+
+class OtherNumberOfWords(Refused):
+    """The answer about a text has another number of words than the text has groups of [MASK]."""
+
+
+def mask_groups(encoding: Encoding) -> list[tuple[int, ...]]:
+    """Return the positions of each group of adjacent masks, in order."""
+    numbered = enumerate(encoding.mask_positions)
+    groups = itertools.groupby(numbered, key=lambda pair: pair[1] - pair[0])
+    return [tuple(position for _, position in group) for _, group in groups]
+
+
+def word_targets(tokenizer: Tokenizer, encoding: Encoding, words: str) -> list[tuple[str, Target]]:
+    """Return the words that are expected at the masks of a text, each with its target.
+
+    words: one word; or several, separated by spaces, one for each group of adjacent masks in order.
+    Raises Refused as `word_target`, and `OtherNumberOfWords` for several groups that the words do not fit.
+    """
+    groups, names = mask_groups(encoding), words.split()
+    if len(groups) > 1 and len(names) == len(groups):
+        pairs = zip(names, groups, strict=True)
+        return [(name, word_target(tokenizer, encoding, name, position=group[0])) for name, group in pairs]
+    try:
+        return [(words, word_target(tokenizer, encoding, words))]
+    except Refused as error:
+        if len(groups) < 2:
+            raise
+        raise OtherNumberOfWords(
+            f"the text has {len(groups)} groups of {encoding.special_tokens.mask} and the expected answer has "
+            f"{len(names)} {'word' if len(names) == 1 else 'words'}: give one word for each group, such as "
+            "'king door' for two"
+        ) from error
 
 
 @validate_arguments

@@ -6,7 +6,6 @@ the file, so an interrupted evaluation resumes without loss.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +20,9 @@ from bert_core.analysis.relations import pieces_of_words
 from bert_core.analysis.spans import best_spans, span_at
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, ignore_progress, progress_of_part
-from bert_core.records import EvaluatedTexts, SpanPrediction, Target, word_target
+from bert_core.records import EvaluatedTexts, SpanPrediction, Target
 from bert_core.records.evaluation import INTEGER_FIELDS, NUMBER_FIELDS, RESERVED_COLUMNS, TEXT_FIELDS
+from bert_core.records.targets import OtherNumberOfWords, mask_groups, word_targets
 from bert_core.refused import Refused, require_instances, validate_arguments
 from bert_core.run.evaluation import WHOLE_TEXT, AnswerTarget, mean_surprisals, predict_spans, score_answers
 from bert_core.studies.file_questions import check_model, shard_reader, targets_of
@@ -51,10 +51,6 @@ NEXT_ANSWERS = {
     **dict.fromkeys((NOT_NEXT, "not", "no", "false"), NOT_NEXT),
 }
 _NEXT_CLASSES = (IS_NEXT, NOT_NEXT)
-
-
-class _OtherNumberOfWords(Refused):
-    """The answer of a text has another number of words than the text has groups of [MASK]."""
 
 
 class _Answer(NamedTuple):
@@ -110,30 +106,11 @@ def _word_answers(loaded: LoadedModel, encoding: Encoding, words: str) -> list[_
 
     words: the expected word; several, separated by spaces, are those of the groups in order. Empty if unknown.
     """
-    masks = encoding.mask_positions
-    if not masks:
+    if not encoding.mask_positions:
         raise Refused("the text has no [MASK]")
-    groups = [
-        tuple(position for _, position in group)
-        for _, group in itertools.groupby(enumerate(masks), key=lambda pair: pair[1] - pair[0])
-    ]
     if not words:
-        return [_Answer(AnswerTarget(group)) for group in groups]
-    names = words.split()
-    if len(groups) > 1 and len(names) == len(groups):
-        pairs = [(name, group[0]) for name, group in zip(names, groups, strict=True)]
-        targets = [(name, word_target(loaded.tokenizer, encoding, name, position=first)) for name, first in pairs]
-    else:
-        try:
-            targets = [(words, word_target(loaded.tokenizer, encoding, words))]
-        except Refused as error:
-            if len(groups) == 1:
-                raise
-            raise _OtherNumberOfWords(
-                f"the text has {len(groups)} groups of {encoding.special_tokens.mask} and the expected answer has "
-                f"{len(names)} {'word' if len(names) == 1 else 'words'}: give one word for each group, such as "
-                "'king door' for two"
-            ) from error
+        return [_Answer(AnswerTarget(group)) for group in mask_groups(encoding)]
+    targets = word_targets(loaded.tokenizer, encoding, words)
     return [_Answer(_target_at_masks(target), name) for name, target in targets]
 
 
@@ -219,7 +196,7 @@ def _evaluate_lines(
         except Refused as error:
             if strict:
                 raise
-            counts["other number of words" if isinstance(error, _OtherNumberOfWords) else reason] += 1
+            counts["other number of words" if isinstance(error, OtherNumberOfWords) else reason] += 1
             continue
         texts.append((line, encoding, answers))
     rows_of_texts = _predict(loaded, texts, settings.question, report)

@@ -16,6 +16,7 @@ from bert_core.analysis.causes import words_with_positions
 from bert_core.loading import LoadedModel
 from bert_core.methods import DEFAULT_METHODS, check_methods, default_methods, token_scores
 from bert_core.records import Target
+from bert_core.records.targets import OtherNumberOfWords
 from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.faithfulness import answer_probability
 from bert_core.studies.file_questions import (
@@ -55,6 +56,7 @@ def explain_shard(
         "shortened": texts cut to `max_length` tokens.
         "unreadable": texts without a character that the tokenizer knows.
         "without the word": texts to which the question does not apply, such as those without a [MASK].
+        "other number of words": texts with several groups of [MASK] whose answer has another number of words.
         "without an answer": texts without a target.
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*BASE_COLUMNS, *settings.methods)}
@@ -70,6 +72,9 @@ def explain_shard(
                 questions = [NamedTarget(settings.target, settings.target.name)]
             else:
                 questions = targets_of(loaded, encoding, line, settings.asked, settings.word)
+        except OtherNumberOfWords:
+            counts["other number of words"] += 1
+            continue
         except Refused:  # too few [MASK] tokens for the word, or no second text
             counts["without the word"] += 1
             continue

@@ -38,7 +38,7 @@ from bert_core.studies.runner import (
 )
 from bert_core.studies.settings import StudySettings
 from bert_core.studies.tables import GrowingTable
-from bert_core.target_kinds import FILE_QUESTIONS, faithfulness_kinds, target_questions
+from bert_core.target_kinds import CUSTOM, FILE_QUESTIONS, faithfulness_kinds, target_questions
 from bert_core.tokenizer import Encoding
 
 # The closed word classes of English: determiners, pronouns, prepositions, conjunctions, auxiliaries and particles.
@@ -62,9 +62,9 @@ class StudyQuestion:
 
     number: number of the question within its kind, from 0.
     kind: name from `faithfulness_kinds()`: "content" or "function" for a masked word, "word" or "class" for a text
-        of a file of external scores.
+        of a file of external scores, "custom" for a custom target.
     encoding, target: the encoded text, and the prediction that is explained.
-    answer: the masked word, "follows", or the name that `targets_of` returns.
+    answer: the masked word, "follows", the name that `targets_of` returns, or that of a custom target.
     """
 
     number: int
@@ -79,7 +79,7 @@ class Judgement:
     """Faithfulness of one method on one question: a row of the table.
 
     kind, number, answer: as for `StudyQuestion`. tokens: number of tokens of the text.
-    probability: probability of the answer for the unmodified text.
+    probability: probability of the answer for the unmodified text; the value of a custom target, which has none.
     scores: value of each of `MEASURES`, (measure,).
     low, high: limits of the band of the random rankings, (measure,) each.
     Raises Refused for an unknown kind, or another number of measures.
@@ -122,10 +122,22 @@ def draw_questions(
     "content", "function": one word of a sentence, of a single token; the target is this token at the masked position.
     "nsp": two consecutive sentences of a paragraph; no sentence is in two pairs.
     Other kinds: one target of `targets_of` for each text.
+    A custom target of the settings replaces the kinds: it is the target of sentences of `lengths` tokens that have its
+    positions.
     text: plain text, a table or an annotated file. column: column of the texts in a table, else None.
     Returns the questions with the kinds in turn.
     Raises Refused for an unsupported file, a model without a needed head, or a file without a question.
     """
+    if settings.target is not None:
+        documents = read_documents(text, column)
+        sentences = [sentence for document in documents for part in document for sentence in split_sentences(part)]
+        questions = list(_custom_questions(loaded, sentences, settings))
+        if not questions:
+            raise Refused(
+                f"{text.name} holds no text for the target {settings.target.name!r}: it needs sentences of "
+                f"{_range(settings.lengths)} tokens that have the positions of the target"
+            )
+        return questions
     word_kinds = [kind for kind in settings.kinds if kind in ("content", "function")]
     for kind in settings.kinds:
         if kind in FILE_QUESTIONS:
@@ -156,6 +168,20 @@ def draw_questions(
             f"{settings.least:g} or more"
         )
     return interleaved
+
+
+def _custom_questions(
+    loaded: LoadedModel, sentences: Sequence[str], settings: StudySettings
+) -> Iterator[StudyQuestion]:
+    """Draw sentences at random, and yield a question about the custom target of the settings for each."""
+    number, target = 0, settings.target
+    for index in np.random.default_rng(settings.seed).permutation(len(sentences)).tolist():
+        if number == settings.questions:
+            return
+        encoding = _encode(loaded, settings.lengths, sentences[index])
+        if encoding is not None and max(target.positions, default=0) < len(encoding):
+            yield StudyQuestion(number, CUSTOM, encoding, target, target.name)
+            number += 1
 
 
 def _word_questions(
@@ -353,8 +379,8 @@ def judge_file(
     """
     check_unedited(loaded.edits, "a study")
     if settings.methods == StudySettings().methods:
-        settings = replace(settings, methods=supported_methods(loaded))
-    check_methods(loaded, settings.methods)
+        settings = replace(settings, methods=supported_methods(loaded, settings.target))
+    check_methods(loaded, settings.methods, settings.target)
     source = SourceFile(text)
     identity = study_identity(source, fingerprint(loaded), settings, column=column)
     del identity["questions"]  # a study with more questions continues the same table

@@ -200,7 +200,8 @@ def _decompressed(disk: IO[bytes], compression: str) -> IO[bytes]:
 
 def utf8_error(path: Path, error: UnicodeDecodeError) -> Refused:
     """Return the error for a file that is not UTF-8."""
-    return Refused(f"{path.name} is not UTF-8 ({error.reason}): save it as UTF-8")
+    byte = f"invalid byte 0x{error.object[error.start]:02X}, as in files in Latin-1 or Windows-1252"
+    return Refused(f"{path.name} is not UTF-8 ({byte}): save it as UTF-8")
 
 
 def check_file(path: Path) -> None:

@@ -21,8 +21,9 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import add_figures, head_figures, mean_figures
 from bert_core.fingerprint import fingerprint
 from bert_core.loading import LoadedModel
-from bert_core.records import HeadTable, Target, pieces_of, word_target
+from bert_core.records import HeadTable, Target, pieces_of
 from bert_core.records.base import compared_by_value
+from bert_core.records.targets import OtherNumberOfWords, word_targets
 from bert_core.refused import Refused, validate_arguments
 from bert_core.run.ablation import Replacement, values_without_heads
 from bert_core.run.capture import capture
@@ -75,6 +76,7 @@ class HeadSums:
         "shortened": texts cut to `max_length` tokens.
         "unreadable": lines without a character that the tokenizer knows.
         "without the word": lines without a [MASK] for each token of the word.
+        "other number of words": lines with several groups of [MASK] whose answer has another number of words.
         "without an answer": lines without a target.
     weights: fingerprint of the model; empty if no text was measured.
     """
@@ -228,6 +230,9 @@ def _examples(
         if settings.needs_loss:
             try:
                 example = _example(loaded, encoding, line, settings)
+            except OtherNumberOfWords:
+                counts["other number of words"] += 1
+                continue
             except Refused:  # fewer [MASK] tokens than the word has tokens
                 counts["without the word"] += 1
                 continue
@@ -245,9 +250,9 @@ def _example(loaded: LoadedModel, encoding: Encoding, line: Line, settings: Corp
     if settings.loss == "next":
         return TextExample(encoding, next_sentence_label=int(line.answer == NOT_NEXT))
     if settings.loss == "word":
-        positions, answers = zip(
-            *word_target(loaded.tokenizer, encoding, settings.word or line.answer).target_pieces, strict=True
-        )
+        targets = word_targets(loaded.tokenizer, encoding, settings.word or line.answer)
+        pieces = itertools.chain.from_iterable(target.target_pieces for _, target in targets)
+        positions, answers = zip(*pieces, strict=True)
         return TextExample(encoding, positions, answers)
     generator = np.random.default_rng([settings.seed, line.number])
     return mask_pieces(loaded.tokenizer, encoding, generator, share=settings.mask_share)

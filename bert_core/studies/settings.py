@@ -330,6 +330,8 @@ class StudySettings(Settings):
     random_rankings: number of random rankings in the baseline band.
     seed: random seed for the sentences, the words and the rankings.
     tags: label of a file of words with the tags to explain; empty for the tags that the model predicts.
+    target: custom target of every sentence, instead of the kinds; None for the questions of the kinds. It has no
+        probability, so its value is measured instead, and `least` has no effect.
     Raises Refused for an unknown name, a value out of range, or settings that do not fit each other.
     """
 
@@ -343,11 +345,15 @@ class StudySettings(Settings):
     random_rankings: Annotated[int, Option("Number of random rankings in the baseline band.", 1)] = 100
     seed: Annotated[int, Option("Random seed of the sentences, words and rankings.", 0)] = 0
     tags: Annotated[str, Option("With the kind tag: the label of a file of words, such as upos or last.")] = ""
+    target: Any = None
 
     def __post_init__(self) -> None:
         from bert_core.methods import method_of
+        from bert_core.studies.file_questions import check_custom_target
 
         super().__post_init__()
+        excluded = {"kind of question": tuple(self.kinds) != DEFAULT_KINDS, "label of tags": bool(self.tags)}
+        check_custom_target(self.target, excluded)
         for kind in self.kinds:
             if kind not in question_kinds():
                 raise Refused(f"kind {kind!r} is unknown: one of {', '.join(question_kinds())}")

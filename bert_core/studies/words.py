@@ -18,7 +18,7 @@ from bert_core.studies.treebank import MAX_SENTENCE_LINES, TreeSentence, read_tr
 
 LAST_COLUMN = "last"  # name of the last column of a file without a header
 DOCUMENT_MARKER = "-DOCSTART-"  # the "word" that begins a new document (Tjong Kim Sang & De Meulder 2003)
-_WORD_COLUMNS = ("sentence", "word")  # required columns of a table of words; all others may be labels
+WORD_COLUMNS = ("sentence", "word")  # required columns of a table of words; all others may be labels
 _LABEL_SOURCES = "a treebank has parts of speech, relations or features; a table a column next to sentence and word"
 
 
@@ -96,9 +96,9 @@ def label_names(path: Path) -> list[str]:
     source = identify(path, tabs_in_text=True)
     if source.is_table:
         has_values: dict[str, bool] = {}
-        for _, fields, _ in read_rows(path, _WORD_COLUMNS):
+        for _, fields, _ in read_rows(path, WORD_COLUMNS):
             has_values = {name: has_values.get(name, False) or bool(value.strip()) for name, value in fields.items()}
-        names = [name for name, has_value in has_values.items() if has_value and name not in _WORD_COLUMNS]
+        names = [name for name, has_value in has_values.items() if has_value and name not in WORD_COLUMNS]
     else:
         features: set[str] = set()
         occurs = dict.fromkeys(("upos", "relation"), False)
@@ -131,7 +131,7 @@ def _read_trees(source: InputFile) -> Iterator[TreeSentence]:
 
 def _read_table(path: Path, label: str) -> list[LabelledSentence]:
     """Read a table with one row per word. Raises Refused for a row without a word."""
-    if label in _WORD_COLUMNS:
+    if label in WORD_COLUMNS:
         raise Refused(f"the label is {label!r}, which is the column of the {label}s: name a column of labels")
     sentences: list[LabelledSentence] = []
     words: list[str] = []
@@ -143,7 +143,7 @@ def _read_table(path: Path, label: str) -> list[LabelledSentence]:
         if words:
             sentences.append(_join_words(words, labels, first_row))
 
-    for row, fields, _ in read_rows(path, [*_WORD_COLUMNS, label]):
+    for row, fields, _ in read_rows(path, [*WORD_COLUMNS, label]):
         word = " ".join(fields["word"].split())
         if not word:
             raise Refused(f"row {row} of {path.name} has no word (the header is row 1): remove the row")

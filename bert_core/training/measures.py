@@ -257,6 +257,10 @@ def _is_content_word(piece: str) -> bool:
     return len(piece) >= 3 and piece.isalpha() and piece not in FUNCTION_WORDS
 
 
+# Task head -> its scores among those of `held_out_scores`.
+SCORES_OF_HEADS = {"words": ("mlm", "hidden", "loss", "masked"), "next": ("nsp", "near", "pairs")}
+
+
 def held_out_scores(
     loaded: LoadedModel,
     corpus: Corpus,
@@ -268,7 +272,7 @@ def held_out_scores(
 
     corpus: held-out text of one kind. length: length of the examples in tokens, or `WHOLE_SENTENCES`. batches: number
     of batches.
-    Returns a mapping with these keys:
+    Returns a mapping with these keys, without those of a head that is not trained:
     mlm, loss: accuracy, 0 to 1, and loss in nats for masked tokens, with 80% [MASK], 10% random and 10% unchanged.
     hidden: accuracy for masked tokens that are all replaced by [MASK], 0 to 1.
     nsp, near: NSP accuracy, 0 to 1. The false second segments come from any other document (nsp), or from a similar
@@ -285,7 +289,9 @@ def held_out_scores(
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
     standard, hard = scores(EVALUATION_MASKING), scores(MASK_TOKEN_ONLY, near_share=1.0)
-    return {**standard, "hidden": hard["mlm"], "near": hard["nsp"]}
+    found = {**standard, "hidden": hard["mlm"], "near": hard["nsp"]}
+    unknown = {name for head, names in SCORES_OF_HEADS.items() if not loaded.has_head(head) for name in names}
+    return {name: value for name, value in found.items() if name not in unknown}
 
 
 @torch.no_grad()
@@ -469,7 +475,7 @@ def measure(
     train: training text of the model, for the overlap; None to skip it. batches: number of batches for the scores of
     each length. lengths: lengths of the examples in tokens; those that the model does not support are skipped.
     report: function that receives the progress.
-    Without a trained MLM head, only the held-out scores are computed, of which the NSP scores are meaningful.
+    Without a trained MLM head, only the held-out NSP scores are computed.
     Raises Refused for a model without a trained MLM or NSP head.
     """
     if not (loaded.has_head("words") or loaded.has_head("next")):

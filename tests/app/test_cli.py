@@ -686,6 +686,26 @@ def test_evaluate_writes_its_figures_and_a_temperature(
         assert code == 2 and sentence in err
 
 
+def test_evaluate_leaves_out_the_scores_of_a_head_that_is_not_trained(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Neither the table nor the JSON file has an accuracy of next sentences, and one sentence states why."""
+    model, out_file = tmp_path / "words", tmp_path / "scores.json"
+    shutil.copytree(tiny_model_folder, model)
+    weights = checkpoint.read_weights(tiny_model_folder)
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(("cls.seq_relationship", "nsp"))}
+    checkpoint.write_tensors(kept, checkpoint.read_config(tiny_model_folder), model)
+    assert not load(str(model), device="cpu").has_head("next")
+    code, out, err = headlight("evaluate", model, text_file, "--batches", 1, "--out", out_file)
+    assert code == 0
+    assert "MLM top-1" in out and "near" not in out.splitlines()[0] and "NSP" not in out.splitlines()[0]
+    assert "has no trained next-sentence head, so there is no accuracy for next sentences" in out
+    scores = Measures.from_json(out_file.read_text(encoding="utf-8")).held_out[text_file.name]
+    for values in scores.values():
+        assert set(values) == {"mlm", "hidden", "loss", "masked"}
+    assert "nsp" not in err
+
+
 def test_the_defaults_of_finetune_are_those_of_the_library() -> None:
     """Leaving an option out gives what FinetuneSettings() gives, and for questions AnswerSettings()."""
     defaults = {name: p.default for name, p in inspect.signature(cli.train.finetune).parameters.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -392,14 +393,93 @@ def test_only_one_part_of_a_large_table_is_sent() -> None:
         assert len(list_of(app)["row"]) == rows.PAGE_ROWS and f"of {LARGE_ROWS:,} texts" in words(app)
 
 
-def test_the_questions_are_those_of_the_model_and_the_columns() -> None:
-    """A model without a head has no question of it, and a question without its column is not on offer."""
-    loaded = bert_core.load("headlight-mini")
-    assert sources.possible_questions(loaded, has_columns=True) == ["word", "next", "surprise"]
-    assert sources.possible_questions(loaded, has_columns=False) == ["surprise"]
-    fits = partial(sources.fits, answer=None, pair=None)
-    assert fits("surprise") and not fits("word") and not fits("class") and not fits("next")
-    assert sources.fits("next", answer=None, pair="b") and sources.fits("word", answer="a", pair=None)
+def test_the_questions_are_those_of_the_model_and_the_columns(
+    tiny_classifier_folder: Path, tiny_tagger_folder: Path, tiny_reader_folder: Path
+) -> None:
+    """A model without a head has no question of it; those that need an answer or a second text follow the columns."""
+    text, with_answers = Columns("text"), Columns("text", answer="label")
+    pair = Columns("text", "context")
+    words = bert_core.load("headlight-mini")
+    assert sources.possible_questions(words, with_answers) == ["word", "surprise"]
+    assert sources.possible_questions(words, text) == sources.possible_questions(words, None) == ["surprise", "word"]
+    assert sources.possible_questions(words, pair) == ["surprise", "word", "next"]
+    classifier, tagger, reader = (
+        bert_core.load(str(folder)) for folder in (tiny_classifier_folder, tiny_tagger_folder, tiny_reader_folder)
+    )
+    for columns in (None, text, with_answers):
+        assert sources.possible_questions(classifier, columns)[0] == "class"
+        assert "tag" in sources.possible_questions(tagger, columns)
+        assert "span" not in sources.possible_questions(reader, columns)
+    assert sources.possible_questions(reader, pair)[0] == "span"
+
+
+TAGGED = "king\tB-PER\nsaw\tO\n\nparis\tI-PER\n"
+SQUAD_QUESTION = {"id": "1", "question": "where was the king", "answers": [{"text": "the door", "answer_start": 17}]}
+SQUAD = {"data": [{"paragraphs": [{"context": "the king ran to the door", "qas": [SQUAD_QUESTION]}]}]}
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "content", "question", "columns", "tags", "answers"),
+    [
+        ("tagger", "names.conll", TAGGED, "tag", None, "last", ["B-PER", "O", "I-PER"]),
+        ("tagger", "words.csv", "sentence,word,tag\n1,king,B-PER\n1,saw,O\n", "tag", None, "tag", ["B-PER", "O"]),
+        ("tagger", "plain.txt", "the king\nsaw paris\n", "tag", None, "", [""] * 4),
+        ("reader", "squad.json", json.dumps(SQUAD).replace("17", "16"), "span", None, "", ["the door"]),
+        (
+            "reader",
+            "asked.csv",
+            "text,context\nwhere was he,he ran to the door\n",
+            "span",
+            ("text", "context"),
+            "",
+            [""],
+        ),
+        ("classifier", "texts.csv", "text,topic\nthe king saw,a\nthe dog,b\n", "class", ("text", None), "", ["", ""]),
+        ("classifier", "list.json", '[{"text": "the king"}, {"text": "a dog"}]', "class", ("text", None), "", ["", ""]),
+    ],
+)
+def test_tags_answers_and_predictions_without_answers_are_those_of_the_library(
+    head: str, name: str, content: str, question: str, columns: tuple[str, str | None] | None, tags: str,
+    answers: list[str], tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The page evaluates a file as `evaluate_texts` does; without expected answers it shows the predictions."""
+    folder: Path = request.getfixturevalue(f"tiny_{head}_folder")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = uploaded(Upload(name, content.encode()), model=str(folder))
+    assert not app.exception and not app.error
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    settings = bert_core.EvaluationSettings(question, columns=columns and Columns(*columns), tags=tags)
+    loaded = bert_core.load(str(folder))
+    table = bert_core.evaluate_texts(loaded, bert_core.lines_to_evaluate(path, loaded, settings), settings)
+    assert table.answer.tolist() == answers
+    listed = list_of(app)
+    order = {value: number for number, value in enumerate(listed["row"])}
+    assert sorted(order) == sorted(set(table.row.tolist()))
+    assert sorted(map(str, listed["prediction"])) == sorted(table.prediction.tolist())
+    if any(answers):
+        assert f"of {len(answers)} predictions are the expected answer" in words(app)
+    else:
+        assert f"{len(answers)} predictions, without expected answers" in words(app)
+        bars = columns_of(app, next(key for key in columns_keys(app) if key.startswith("slices_prediction")))
+        shares = [float(share) for share in bars["Share of the texts"]]
+        assert shares == pytest.approx(sorted(shares_of_predictions(table), reverse=True))
+
+
+def shares_of_predictions(table: EvaluatedTexts) -> list[float]:
+    """The share of each prediction of a table."""
+    predictions = table.prediction.tolist()
+    return [predictions.count(name) / len(predictions) for name in set(predictions)]
+
+
+@pytest.mark.parametrize("name", ["reviews of may.csv", "reviews.csv"])
+def test_the_name_of_a_file_is_shown_as_it_is(name: str) -> None:
+    """A message about a file in Latin-1 names the file, the invalid byte and what is allowed."""
+    app = uploaded(Upload(name, "text,answer\nThe caf\xe9 [MASK].,is\n".encode("latin-1")))
+    message = (
+        f"The file {name} is not UTF-8 (invalid byte 0xE9, as in files in Latin-1 or Windows-1252): save it as UTF-8."
+    )
+    assert message in words(app)
 
 
 def test_the_examples_have_as_many_sentences_of_each_condition() -> None:

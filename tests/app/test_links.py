@@ -99,3 +99,34 @@ def test_a_link_of_version_0_2_opens_what_it_opened_then(page: str) -> None:
             same[key] = opened(page, written)
         assert opened(page, address) == same[key], (page, address)
         assert len(same[key]) >= len(moved_address(page, written)[1]), (page, address)  # none of its choices is gone
+
+
+@pytest.mark.parametrize(
+    ("page", "address", "sentences", "kept"),
+    [
+        ("dataset", {"slices": "nonsense", "expected": "nonsense"}, [], {}),
+        (
+            "dataset", {"row_page": "0", "data_row": "-1"},
+            ["row_page='0', which is not possible: 1 to 2000", "data_row='-1', which is not possible"], {},
+        ),
+        ("dataset", {"row_page": "1999", "data_row": "99999"}, [], {"row_page": "5"}),
+        (
+            "why", {"graph_edge": "-1.2.3", "graph_window": "0"},
+            ["graph_edge='-1.2.3', which is not possible", "graph_window='0', which is not possible: one of 16"], {},
+        ),
+        ("why", {"attributed": "graph", "graph_edge": "99.2.3"}, [], {"attributed": "graph"}),
+    ],
+)  # fmt: skip
+def test_an_impossible_link_is_one_sentence_for_each_value_or_the_default(
+    page: str, address: dict[str, str], sentences: list[str], kept: dict[str, str]
+) -> None:
+    """The figure of the default is drawn, and the address no longer has a value that the page does not show."""
+    app = settled(visited(page, **address), "stop_here")
+    assert not app.exception and not app.error
+    text = words(app)
+    assert text.count("The link says") == len(sentences)
+    assert all(sentence in text for sentence in sentences)
+    assert ("predictions are the expected answer" if page == "dataset" else "“tea") in text
+    query: dict[str, str | list[str]] = dict(app.query_params)
+    written = {name: value if isinstance(value, str) else value[-1] for name, value in query.items()}
+    assert {name: written[name] for name in address.keys() - {"graph_edge", "data_row"} if name in written} == kept

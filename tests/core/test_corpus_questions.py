@@ -66,8 +66,9 @@ def test_one_word_for_every_line(tmp_path: Path, tiny_loaded: LoadedModel, tiny_
     lines = ("the [MASK] sat on the mat", "a dog ran", "she saw the [MASK]", "the [MASK] ran to the [MASK]")
     path = write(tmp_path / "gaps.txt", *lines)
     total = last(path, tiny_model_folder, CorpusSettings(loss="word", word="cat"))
-    assert total.counts["without the word"] == 2 and total.counts["texts"] == 2
-    assert "2 of 4 lines were read: 2 without a [MASK] for each token of the word" in reading_note(total.counts)
+    assert total.counts["without the word"] == 1 and total.counts["texts"] == 2
+    note = reading_note(total.counts)
+    assert "2 of 4 lines were read: 1 without a [MASK] for each token of the word, 1 with several groups" in note
     encodings = [tiny_loaded.tokenizer.encode(line) for line in (lines[0], lines[2])]
     asked = [(encoding, word_target(tiny_loaded.tokenizer, encoding, "cat")) for encoding in encodings]
     check_against_capture(tiny_loaded, total, asked, lambda run: -run.target_value)

@@ -57,6 +57,18 @@ def small_table(**values: Any) -> EvaluatedTexts:
     return EvaluatedTexts("class", "nats per text", **(fields | values))
 
 
+@pytest.mark.parametrize("value", [None, math.nan, 3, b"door"])
+@pytest.mark.parametrize("field", ["text", "pair", "answer", "prediction", "the column 'source'"])
+def test_a_text_that_is_not_a_str_is_refused(field: str, value: object) -> None:
+    """Such a value would count as an answer; the message names the field; an empty text is no answer."""
+    values = ["door", value]
+    fields: dict[str, Any] = {"columns": {"source": values}} if "column" in field else {field: values}
+    with pytest.raises(Refused, match=rf"^{field} has the value .* at index 1: it must be a text, empty for none$"):
+        small_table(**({"row": [1, 2]} | fields))
+    missing = small_table(row=[1, 2], answer=["door", ""], prediction=["door", "door"])
+    assert missing.is_scored.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_counts_are_those_of_scikit_learn(seed: int, missing: float) -> None:

@@ -122,6 +122,26 @@ def test_words_guesses_and_what_follows_are_explained(
     assert {row["side"] for row in rows_of(follows)} == {"", "A", "B"}
 
 
+def test_words_at_several_groups_of_masks_are_explained_each(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """One word for each group is one target each; another number of words is counted under its own reason."""
+    texts, out = tmp_path / "texts.csv", tmp_path / "out.csv"
+    text = "the [MASK] saw the [MASK]"
+    texts.write_text(f"text,word\n{text},king door\n{text},king\n{text},king of paris\nno gap,king\n")
+    columns = Columns("text", answer="word")
+    counts = done(texts, out, str(tiny_model_folder), ExplainSettings("word", METHODS, columns=columns))
+    assert (counts["texts"], counts["questions"]) == (1, 2)
+    assert (counts["other number of words"], counts["without the word"]) == (2, 1)
+    encoding = tiny_loaded.tokenizer.encode(text)
+    rows = rows_of(out)
+    for word, position in (("king", 2), ("door", 5)):
+        target = word_target(tiny_loaded.tokenizer, encoding, word, position=position)
+        expected = token_scores(tiny_loaded, encoding, target, METHODS)
+        scores = [row["occlusion"] for row in rows if row["asked"] == word]
+        assert_near(scores, expected[1], of=np.abs(expected[1]).max())
+
+
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_run_that_was_stopped_gives_the_same_bytes(
     tiny_classifier_folder: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

@@ -18,13 +18,15 @@ from torch import Tensor
 
 import bert_core
 from bert_core import Encoding, LoadedModel, Refused, Target, TargetOutputs
+from bert_core.analysis.faithfulness import MEASURES
 from bert_core.fingerprint import function_digest
 from bert_core.methods import supported_methods
 from bert_core.run.ablation import values_without_heads
 from bert_core.studies.explain import explain_file
+from bert_core.studies.faithfulness import draw_questions, judge_file, read_judgements
 from bert_core.studies.head_tables import read_table
 from bert_core.studies.heads import heads_file, iter_heads, measure_heads
-from bert_core.studies.settings import CorpusSettings, ExplainSettings
+from bert_core.studies.settings import CorpusSettings, ExplainSettings, StudySettings
 from tests.families import reference_of, save_family
 from tests.near import assert_near
 
@@ -576,9 +578,42 @@ def test_tokens_of_a_file_are_explained(
     assert stored == {"name": "mine", "positions": [], "function": function_digest(norm)}
 
 
+def test_faithfulness_over_a_file_is_that_of_single_texts(
+    tiny_loaded: LoadedModel, texts: Path, tmp_path: Path
+) -> None:
+    """Each judgement is that of `faithfulness` for its sentence; the table resumes only with the same function."""
+    out = tmp_path / "judged.csv"
+    settings = StudySettings(
+        target=custom(norm), methods=("attention", "occlusion"), lengths=(4, 24), random_rankings=4, questions=2
+    )
+    questions = {question.number: question for question in draw_questions(tiny_loaded, texts, settings)}
+    judgements = judge_file(tiny_loaded, texts, out, settings)
+    assert [(row.kind, row.number, row.answer, row.method) for row in judgements] == [
+        ("custom", number, "mine", method) for number in (0, 1) for method in settings.methods
+    ]
+    for row in judgements:
+        encoding = questions[row.number].encoding
+        scores = bert_core.token_scores(tiny_loaded, encoding, custom(norm), [row.method])
+        expected = bert_core.faithfulness(
+            tiny_loaded, encoding, custom(norm), scores, random_rankings=4, words=True, seed=row.number
+        )
+        assert_near(row.scores, [float(expected[name].scores[0]) for name in MEASURES], of=row.probability)
+        assert_near(row.probability, bert_core.capture(tiny_loaded, encoding, target=custom(norm)).target_value, 1e-4)
+    assert judge_file(tiny_loaded, texts, out, settings) == read_judgements(out)
+    assert len(judge_file(tiny_loaded, texts, out, replace(settings, questions=9))) == 6
+    with pytest.raises(Refused, match="other settings"):
+        judge_file(tiny_loaded, texts, out, replace(settings, target=custom(multiplied(2.0))))
+    default = draw_questions(tiny_loaded, texts, StudySettings(target=custom(norm), lengths=(4, 24)))
+    assert len(default) == 3
+    with pytest.raises(Refused, match="that have the positions of the target"):
+        draw_questions(tiny_loaded, texts, replace(settings, target=custom(norm, 40)))
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
+        (lambda: StudySettings(target="cat"), "the target of a study is 'cat'"),
+        (lambda: StudySettings(target=custom(norm), kinds=("tag",)), "and a kind of question are given"),
         (lambda: CorpusSettings(target=Target("nsp")), "it must be a Target of the kind 'custom'"),
         (lambda: CorpusSettings(target=custom(norm), loss="tag"), "and a loss are given"),
         (lambda: CorpusSettings(target=custom(norm), importance=False, ablation=False), "has no effect"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -344,8 +345,8 @@ REFUSED_MODELS: dict[str, tuple[Any, str]] = {
     "pre-hook": (with_pre_hook, "encoder.layer.1 has a forward hook"),
     "forward": (with_other_forward, "encoder.layer.1 is replaced"),
     "parametrization": (with_parametrization, "computed from others"),
-    "half": (in_half_precision, r"float16 .*model.float\(\)"),
-    "bfloat16": (in_bfloat16, r"bfloat16 .*model.float\(\)"),
+    "half": (in_half_precision, r"float16, .*model.float\(\)"),
+    "bfloat16": (in_bfloat16, r"bfloat16, .*model.float\(\)"),
     "NaN": (with_nan, "NaN or infinite"),
     "untied": (with_untied_decoder, "the configuration ties them"),
 }
@@ -360,6 +361,25 @@ def test_a_model_whose_results_would_differ_is_refused_in_one_sentence(
     with pytest.raises(Refused, match=message) as refusal:
         bert_core.from_transformers(change(theirs), tokenizer)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("change", [in_half_precision, in_bfloat16])
+def test_the_line_in_the_refusal_of_half_precision_shares_the_converted_weights(
+    change: Any, theirs: Any, tokenizer: Any
+) -> None:
+    """The line of the message runs as it is; results are those of transformers in float32, also after a change."""
+    model = change(theirs)
+    with pytest.raises(Refused) as refusal:
+        bert_core.from_transformers(model, tokenizer)
+    (line,) = re.findall(r"from_transformers\(.*\)", str(refusal.value))
+    loaded = eval(f"bert_core.{line}", {"bert_core": bert_core, "model": model, "tokenizer": tokenizer})
+    encoding = loaded.tokenizer.encode("the king saw the [MASK]")
+    for _ in range(2):
+        outputs = model.eval()(torch.tensor([encoding.input_ids]), output_attentions=True)
+        expected = torch.stack(outputs.attentions)[:, 0].detach().numpy()
+        assert_near(bert_core.capture(loaded, encoding).attention, expected, 1e-5)
+        with torch.no_grad():
+            model.bert.encoder.layer[0].attention.self.query.weight.mul_(3)
 
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 99}

@@ -214,7 +214,9 @@ def evaluate(
         corpora = {kind: prepare(path) for kind, path in texts.items()}
         train_corpus = None if train is None else prepare(train)
         measures = measure(loaded, corpora, train=train_corpus, batches=batches, report=shared.note_progress)
-    typer.echo("\n".join(_measure_lines(measures, loaded.has_head("words"), loaded.has_head("next"))))
+    typer.echo("\n".join(_measure_lines(measures)))
+    if not loaded.has_head("next"):
+        typer.echo(f"{loaded.name} has no trained {loaded.pair_head} head, so there is no accuracy for next sentences")
     typer.echo(f"speed: {tokens_per_second(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
         shared.write_file(out, measures.to_json())
@@ -225,29 +227,19 @@ def evaluate(
             write_temperature(loaded, measures.reliability.temperature, Path(loaded.report.source))
 
 
-def _measure_lines(measures: Measures, has_words: bool, has_next: bool) -> Iterator[str]:
-    """Yield the measures as lines. has_words, has_next: whether the model has these trained heads."""
+def _measure_lines(measures: Measures) -> Iterator[str]:
+    """Yield the measures as lines; the scores of heads that are not trained have no columns."""
     from bert_core.training.measures import column_totals, expected_calibration_error
 
-    columns = {
-        "text": "", "tokens": "d", "MLM top-1": ".1%", "all [MASK]": ".1%", "MLM loss": ".2f", "NSP": ".1%",
-        "near": ".1%", "pieces": ",.0f", "pairs": ",.0f",
+    titles = {
+        "mlm": ("MLM top-1", ".1%"), "hidden": ("all [MASK]", ".1%"), "loss": ("MLM loss", ".2f"),
+        "nsp": ("NSP", ".1%"), "near": ("near", ".1%"), "masked": ("pieces", ",.0f"), "pairs": ("pairs", ",.0f"),
     }  # fmt: skip
-    word_names, next_names = ("mlm", "hidden", "loss"), ("nsp", "near")
+    rows = [(kind, length, score) for kind, scores in measures.held_out.items() for length, score in scores.items()]
+    names = [name for name in titles if all(name in score for _, _, score in rows)]
     yield text_table(
-        columns,
-        (
-            (
-                kind,
-                length,
-                *(score[name] if has_words else None for name in word_names),
-                *(score[name] if has_next else None for name in next_names),
-                score["masked"],
-                score["pairs"],
-            )
-            for kind, scores in measures.held_out.items()
-            for length, score in scores.items()
-        ),
+        {"text": "", "tokens": "d", **dict(titles[name] for name in names)},
+        ((kind, length, *(score[name] for name in names)) for kind, length, score in rows),
     )
     if not measures.facts:
         return

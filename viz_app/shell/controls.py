@@ -19,6 +19,7 @@ from typing import Any
 import streamlit as st
 
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.params import number
 
@@ -40,11 +41,19 @@ class Upload:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """The file in a temporary folder, under its name without characters that file systems do not allow."""
+        """The file in a temporary folder, under its name without characters that file systems do not allow.
+
+        A message that begins with the name gets "the file" before it, so that the name does not begin a sentence.
+        """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", self.name)[-60:]
             path.write_bytes(self.data)
-            yield path
+            try:
+                yield path
+            except Refused as error:
+                if not str(error).startswith(path.name):
+                    raise
+                raise Refused(f"the file {error}") from error
 
 
 def choose_neuron(

@@ -105,7 +105,8 @@ def build_site(
         raise Refused(f"{folder} contains other files than a site: choose an empty folder")
     check_model(loaded)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}-") as temporary:
+    # Inside the folder, since its parent may be on another file system, or be read-only, as with a mounted volume.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as temporary:
         new = Path(temporary)
         with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)

@@ -122,11 +122,20 @@ def test_the_service_worker_stores_every_file_that_the_engine_does_not(site: Pat
 def test_the_same_model_gives_the_same_bytes(
     tiny_loaded: LoadedModel, tiny_exported: Path, site: Path, tmp_path: Path
 ) -> None:
-    """Also over an older site, whose files disappear; other files beside them remain."""
+    """Also over an older site, whose files disappear; other files beside them remain.
+
+    Nothing is written outside of the folder, which may be a mount in a folder that is read-only.
+    """
     shutil.copytree(site, tmp_path / "site")
     (tmp_path / "site" / "stored" / "old.bin").write_bytes(b"old")
     (tmp_path / "site" / "CNAME").write_text("example.org")
-    build_site(tiny_loaded, tmp_path / "site", exported=tiny_exported)
+    siblings = set()
+
+    def report(done: float | None, what: str = "") -> None:
+        siblings.update(path.name for path in tmp_path.iterdir())
+
+    build_site(tiny_loaded, tmp_path / "site", exported=tiny_exported, report=report)
+    assert siblings == {"site"}
     assert paths(tmp_path / "site") == paths(site) | {"CNAME"}
     for path in paths(site):
         assert (tmp_path / "site" / path).read_bytes() == (site / path).read_bytes(), path

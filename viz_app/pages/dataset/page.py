@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -18,6 +19,7 @@ from bert_core.analysis.evaluation import (
     slice_columns,
     slices,
     summary,
+    wilson_interval,
 )
 from bert_core.records import EvaluatedTexts
 from bert_core.records.evaluation import INTEGER_FIELDS, NUMBER_FIELDS, TEXT_FIELDS
@@ -35,7 +37,7 @@ from viz_app.pages.dataset.rows import (
     show_first_page,
 )
 from viz_app.pages.dataset.selected_row import draw_row
-from viz_app.pages.dataset.sources import SURPRISE, Source, evaluated_texts, select_source, table_work
+from viz_app.pages.dataset.sources import SURPRISE, UPLOAD, Source, evaluated_texts, select_source, table_work
 from viz_app.shell.address import end_run
 from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.markdown import escape_markdown, with_help
@@ -58,7 +60,8 @@ def draw(page: View) -> None:
     source = select_source(controls, model)
     with page.figure():
         if source is None:
-            st.info(with_help(TEXTS["no_question"].format(model=escape_markdown(shown_name(model.name)))))
+            sentence = TEXTS["no_question" if st.session_state.get(UPLOAD) is None else "no_question_about_file"]
+            st.info(with_help(sentence.format(model=escape_markdown(shown_name(model.name)))))
             end_run()
         results = evaluated_texts(model, source)
     ((table, counts),) = results.values
@@ -114,9 +117,21 @@ def _select_column(row: DeltaGenerator, table: EvaluatedTexts) -> str:
 
 @cached
 def first_column(table: EvaluatedTexts) -> str:
-    """Return the column by which the page opens: the first one with few values, or else the length of the texts."""
+    """Return the column by which the page opens: the first one with few values, or else the length of the texts.
+
+    For texts with nothing but predictions it is the prediction.
+    """
+    if slice_measure_of(table) == "share":
+        return "prediction"
     candidates = (name for name, values in table.columns.items() if 1 < len(set(values.tolist())) <= MAX_COLUMN_VALUES)
     return next(candidates, "length")
+
+
+def slice_measure_of(table: EvaluatedTexts) -> str:
+    """Return what the bars of the slices show: "accuracy", "loss", or "share" (of the texts) without either."""
+    if table.has_answers:
+        return measure.value
+    return "loss" if np.isfinite(table.loss).any() else "share"
 
 
 def _forget_slice() -> None:
@@ -154,6 +169,9 @@ def _forget_impossible(parts: Sequence[Slice], matrix: Confusion | None) -> None
 def _write_summary(table: EvaluatedTexts, matrix: Confusion | None) -> None:
     totals = _summary_of(table)
     loss = f"{totals.mean_loss:.2f}"
+    if slice_measure_of(table) == "share":
+        write_result(TEXTS["result_predictions"].format(count=totals.count), TEXTS["no_answers"])
+        return
     if not table.has_answers:
         line = TEXTS["result_surprise"] if table.question == SURPRISE else ""
         write_result(TEXTS["result_loss"].format(count=totals.count, loss=loss, unit=table.loss_unit), line)
@@ -223,18 +241,18 @@ def _select_cell(key: str, labels: Sequence[str]) -> None:
 
 
 def _draw_slices(table: EvaluatedTexts, parts: Sequence[Slice], column: str) -> None:
-    is_share = table.has_answers and measure.value == "accuracy"
-    plotted = [part for part in parts if math.isfinite(part.accuracy if is_share else part.mean_loss)]
+    name = slice_measure_of(table)
+    estimates = [_estimate(part, name, len(table)) for part in parts]
+    plotted = [(part.value, part.count, *estimate) for part, estimate in zip(parts, estimates, strict=True)]
+    plotted = [entry for entry in plotted if math.isfinite(entry[2])]
     if not plotted:
         st.info(with_help(TEXTS["no_slices"]))
         return
-    numbers = [part.accuracy if is_share else part.mean_loss for part in plotted]
-    bounds = [part.interval if is_share else _loss_interval(part) for part in plotted]
-    values = [part.value for part in plotted]
-    measured = TEXTS.options("controls.slice_measure.options")["accuracy" if is_share else "loss"]
+    values, counts, numbers, low, high = map(list, zip(*plotted, strict=True))
+    measured = TEXTS["share"] if name == "share" else TEXTS.options("controls.slice_measure.options")[name]
     figure = slice_bars(
-        values, [part.count for part in plotted], numbers, [low for low, _ in bounds], [high for _, high in bounds],
-        title=measured if is_share else f"{measured} ({table.loss_unit})", is_share=is_share,
+        values, counts, numbers, low, high,
+        title=f"{measured} ({table.loss_unit})" if name == "loss" else measured, is_share=name != "loss",
         selected=values.index(slice_value.value) if slice_value.value in values else None,
     )  # fmt: skip
     key = f"slices_{column}_{slice_value.value}_{measured}"
@@ -242,8 +260,13 @@ def _draw_slices(table: EvaluatedTexts, parts: Sequence[Slice], column: str) -> 
     chart(figure, key=key, alt=alt, on_select=partial(_select_slice, key, values), selection_mode="points")
 
 
-def _loss_interval(part: Slice) -> tuple[float, float]:
-    return part.mean_loss - 1.96 * part.loss_error, part.mean_loss + 1.96 * part.loss_error
+def _estimate(part: Slice, measure_name: str, total: int) -> tuple[float, float, float]:
+    """Return a measure of a slice and the bounds of its 95% interval. total: number of rows of all slices."""
+    if measure_name == "accuracy":
+        return part.accuracy, *part.interval
+    if measure_name == "share":
+        return part.count / total, *wilson_interval(part.count, total)
+    return part.mean_loss, part.mean_loss - 1.96 * part.loss_error, part.mean_loss + 1.96 * part.loss_error
 
 
 def _select_slice(key: str, values: Sequence[str]) -> None:
@@ -256,4 +279,5 @@ def _select_slice(key: str, values: Sequence[str]) -> None:
 
 def _write_reading(page: View, table: EvaluatedTexts) -> None:
     misleads = TEXTS["misleads"] if table.question != "word" else f"{TEXTS['misleads_words']} {TEXTS['misleads']}"
-    page.read(TEXTS["reading" if table.has_answers else "reading_loss"], misleads)
+    reading = "reading" if table.has_answers else f"reading_{slice_measure_of(table)}"
+    page.read(TEXTS[reading], misleads)

@@ -23,6 +23,8 @@ from bert_core.studies.files import Format, identify
 from bert_core.studies.lines import Line
 from bert_core.studies.rows import Columns, input_columns
 from bert_core.studies.settings import EvaluationSettings
+from bert_core.studies.squad import read_squad
+from bert_core.studies.words import LAST_COLUMN, WORD_COLUMNS, label_names, read_labelled_words
 from bert_core.target_kinds import FILE_QUESTIONS
 from viz_app.pages.dataset import TEXTS, answer_column, example, pair_column, question, text_column
 from viz_app.pages.dataset.rows import clear_filters
@@ -35,9 +37,11 @@ from viz_app.shell.work import Work, cached, estimate_seconds, wait_for, work
 MAX_MEGABYTES = 64
 MAX_ROWS = 100_000
 UPLOAD = "dataset_upload"  # session key of the visitor's file
-TYPES = ("csv", "tsv", "jsonl", "txt", "parquet")
+TYPES = ("csv", "tsv", "jsonl", "json", "txt", "conllu", "conll", "iob2", "parquet")
 NO_COLUMN = ""
+_COLUMNS_OF = "_dataset_columns_of"  # session key: identity of the file whose columns were proposed
 SURPRISE = "surprise"  # the question about texts without answers
+MARKED = ("tag", "span")  # questions whose answers are marked in a file, and not in a column of a table
 VERBS = ("is", "are", "was", "were")
 SENTENCES_PER_CONDITION = 40
 LETTERS_PER_TOKEN = 4  # typical
@@ -53,17 +57,19 @@ ANSWER_NAMES = ("answer", "label", "class", "category", "gold", "target", "senti
 class TextSource:
     """Texts that the selected model evaluates.
 
-    upload: their file. question: key of `FILE_QUESTIONS`, or `SURPRISE`. columns: of a table; None for plain texts.
+    upload: their file. question: key of `FILE_QUESTIONS`, or `SURPRISE`. columns: of a table; None for other files.
+    tags: label of a file of words with the expected tags, as for `EvaluationSettings`; empty for none.
     """
 
     upload: Upload
     question: str
     columns: Columns | None
+    tags: str = ""
 
     @property
     def settings(self) -> EvaluationSettings:
         """The settings of the evaluation."""
-        return EvaluationSettings(self.question, columns=self.columns)
+        return EvaluationSettings(self.question, columns=self.columns, tags=self.tags)
 
     def __str__(self) -> str:
         return self.upload.name
@@ -155,47 +161,66 @@ def select_source(row: DeltaGenerator, model: LoadedModel) -> Source | None:
             return TextSource(EXAMPLES[example.value](), "word", Columns("text", answer="answer"))
         if is_evaluated(upload):
             return EvaluatedTable(upload)
-        return _select_columns(upload, model)
+        source = _select_columns(upload, model)
+        write_note(TEXTS["needs"])
+        return source
 
 
 def _select_columns(upload: Upload, model: LoadedModel) -> TextSource | None:
-    """Draw the controls of the columns and of the question; None if the model answers no question about texts."""
+    """Draw the controls of the columns and of the question; None if the model answers no question about the file."""
+    if is_squad(upload):
+        return TextSource(upload, "span", None)
     names = columns_of(upload)
-    questions = possible_questions(model, has_columns=bool(names))
+    is_new = st.session_state.get(_COLUMNS_OF) != upload.identity
+    if is_new:
+        st.session_state[_COLUMNS_OF] = upload.identity
+        clear_filters()
+    if labels := labels_of_words(upload):
+        if is_new:
+            answer_column.set(labels[0])
+        return TextSource(upload, "tag", None, answer_column(options=labels))
+    if names:
+        if is_new:
+            _propose(names)
+        text = text_column(options=names)
+        further_columns = [NO_COLUMN, *(name for name in names if name != text)]
+        answer = answer_column(options=further_columns) or None
+        pair = pair_column(options=[name for name in further_columns if name != answer]) or None
+        columns = Columns(text, pair, answer)
+    else:
+        columns = None
+    questions = possible_questions(model, columns)
     if not questions:
         return None
-    if not names:
-        return TextSource(upload, question(options=questions), None)
-    _propose(upload, names)
-    text = text_column(options=names)
-    further_columns = [NO_COLUMN, *(name for name in names if name != text)]
-    answer = answer_column(options=further_columns) or None
-    pair = pair_column(options=[name for name in further_columns if name != answer]) or None
-    question_name = question(options=[name for name in questions if fits(name, answer=answer, pair=pair)])
-    return TextSource(upload, question_name, Columns(text, pair, answer if question_name != SURPRISE else None))
+    if is_new:
+        question.set(questions[0])
+    question_name = question(options=questions)
+    if columns is not None and question_name in (SURPRISE, *MARKED):
+        columns = Columns(text, pair)
+    return TextSource(upload, question_name, columns)
 
 
-def possible_questions(model: LoadedModel, *, has_columns: bool) -> list[str]:
-    """Return the questions that a model answers about texts of a file. has_columns: whether it is a table."""
-    names = [name for name in ("class", "word", "next") if model.has_head(FILE_QUESTIONS[name].head)]
-    if not has_columns:
-        names = []
-    return [*names, *[SURPRISE] * model.has_head("words")]
+def possible_questions(model: LoadedModel, columns: Columns | None) -> list[str]:
+    """Return the questions that a model answers about texts of a file, the most useful first.
+
+    columns: selected columns of a table; None for plain texts. Without a column of answers, texts with a class, tags or
+    an answer span have predictions only, and other questions come last.
+    """
+    has_answers = columns is not None and columns.answer is not None
+    has_pairs = columns is not None and columns.pair is not None
+    names = (
+        ("class", "word", "next", *MARKED, SURPRISE) if has_answers else ("class", *MARKED, SURPRISE, "word", "next")
+    )
+    return [
+        name
+        for name in names
+        if model.has_head("words" if name == SURPRISE else FILE_QUESTIONS[name].head)
+        and (has_pairs or name == SURPRISE or not FILE_QUESTIONS[name].pairs)
+    ]
 
 
-def fits(name: str, *, answer: str | None, pair: str | None) -> bool:
-    """Return whether a question can be evaluated with these columns."""
-    if name == SURPRISE:
-        return True
-    file_question = FILE_QUESTIONS[name]
-    return (pair is not None or not file_question.pairs) and (answer is not None or not file_question.takes_answer)
-
-
-def _propose(upload: Upload, names: Sequence[str]) -> None:
+def _propose(names: Sequence[str]) -> None:
     """Select the columns of a new file by their names."""
-    if st.session_state.get(_COLUMNS_OF) == upload.identity:
-        return
-    st.session_state[_COLUMNS_OF] = upload.identity
     columns: Mapping[str, str] = {name.casefold(): name for name in reversed(names)}
     for param, proposals, default in (
         (text_column, TEXT_NAMES, names[0]),
@@ -203,18 +228,38 @@ def _propose(upload: Upload, names: Sequence[str]) -> None:
         (pair_column, PAIR_NAMES, NO_COLUMN),
     ):
         param.set(next((columns[name] for name in proposals if name in columns), default))
-    clear_filters()
-
-
-_COLUMNS_OF = "_dataset_columns_of"  # session key: identity of the file whose columns were proposed
 
 
 @cached
 def columns_of(upload: Upload) -> list[str]:
-    """Return the columns of a table; none for a file of plain texts. Raises Refused for any other file."""
+    """Return the columns of a table; none for another file. Raises Refused for a file that is not read."""
     with upload.on_disk() as path:
         source = identify(path)
-        return [] if source.format is Format.TEXT else input_columns(source)
+        return input_columns(source) if source.is_table else []
+
+
+@cached
+def is_squad(upload: Upload) -> bool:
+    """Return whether a file is a JSON object, which holds questions in SQuAD's form, and not a list of rows."""
+    with upload.on_disk() as path:
+        source = identify(path)
+        first_lines = (line.strip() for line, _ in source.lines())
+        return source.format is Format.JSON and next(filter(None, first_lines), "").startswith("{")
+
+
+@cached
+def labels_of_words(upload: Upload) -> list[str]:
+    """Return the labels of a file of words that can be expected tags, the most likely first; none for other files.
+
+    Such a file is a treebank, words in columns without a header, or a table with the columns of `WORD_COLUMNS`.
+    """
+    with upload.on_disk() as path:
+        source = identify(path)
+        if source.format is Format.COLUMNS:
+            columns = max((len(line.split()) for line, _ in source.lines()), default=0)
+            return [LAST_COLUMN, *map(str, range(2, columns))]
+        is_table = source.is_table and set(WORD_COLUMNS) <= set(columns_of(upload))
+        return label_names(path) if is_table or source.format is Format.TREEBANK else []
 
 
 def is_evaluated(upload: Upload) -> bool:
@@ -236,10 +281,10 @@ def evaluated_texts(model: LoadedModel, source: Source) -> Results:
     """Return the `Evaluation` of a source, once the work is confirmed; until then the one before, or the run ends."""
     if isinstance(source, EvaluatedTable):
         return Results([wait_for(table_work(model, source))], are_stale=False)
-    count = count_rows(source.upload)
+    count = count_texts(source)
     if count > MAX_ROWS:
         raise Refused(
-            f"{source.upload.name} has {count:,} rows, and the page evaluates at most {MAX_ROWS:,}: use "
+            f"the file {source.upload.name} has {count:,} texts, and the page evaluates at most {MAX_ROWS:,}: use "
             "`headlight evaluate-file`, and upload its table"
         )
     quick = EXAMPLE_SECONDS if st.session_state.get(UPLOAD) is None else None
@@ -248,14 +293,23 @@ def evaluated_texts(model: LoadedModel, source: Source) -> Results:
 
 
 @cached
-def count_rows(upload: Upload) -> int:
-    """Return the number of lines with content, without a header."""
+def count_texts(source: TextSource) -> int:
+    """Return the number of texts of a file, at least 1: questions, sentences of words, or lines without a header.
+
+    Raises Refused for questions or words that cannot be read.
+    """
+    upload = source.upload
+    with upload.on_disk() as path:
+        if source.tags:
+            return len(read_labelled_words(path, source.tags))
+        if source.question == "span" and source.columns is None:
+            return len(read_squad(path)[0])
     lines = sum(1 for line in upload.data.splitlines() if line.strip())
     return max(lines - (upload.name.lower().endswith((".csv", ".tsv"))), 1)
 
 
 def _evaluation_seconds(model: LoadedModel, source: TextSource) -> float:
-    count = count_rows(source.upload)
+    count = count_texts(source)
     tokens = max(len(source.upload.data) / count / LETTERS_PER_TOKEN, 3)
     passes = count * (tokens if source.question == SURPRISE else 1)
     return estimate_seconds(model, round(min(tokens, model.config.max_position_embeddings)), passes)
@@ -274,7 +328,9 @@ def _read_table(source: EvaluatedTable) -> Evaluation:
     with source.upload.on_disk() as path:
         table = read_evaluation(path)
     if len(table) > MAX_ROWS:
-        raise Refused(f"{source} has {len(table):,} rows, and the page shows at most {MAX_ROWS:,}: split the table")
+        raise Refused(
+            f"the file {source} has {len(table):,} rows, and the page shows at most {MAX_ROWS:,}: split the table"
+        )
     return Evaluation(table, {})
 
 

@@ -59,11 +59,8 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 NEWER = {
     "tuned", "edge", "find", "attributed", "score_side", "token_range", "dataset", "slices", "slice_measure", "slice",
     "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row", "graph_method", "graph_window",
-<<<<<<< HEAD
-    "graph_threshold", "graph_edge", "plane_text", "plane_colour",
-=======
-    "graph_threshold", "graph_edge", "bias_measure", "bias_category", "bias_order", "bias_page",
->>>>>>> bias
+    "graph_threshold", "graph_edge", "plane_text", "plane_colour", "bias_measure", "bias_category", "bias_order",
+    "bias_page",
 }  # fmt: skip
 NEW_PAGES = {"dataset"}
 

@@ -26,13 +26,8 @@ ranked neuron_cell neuron times
 layers_view alike lens rank_by projection cell depth query_position sentences common_word
 colour
 over normal removal
-<<<<<<< HEAD
-profile_of counted piece firing aspect whole tenth hidden
-label seeds probes_view erased_at steer_depth steer_factor steer_direction steer_from steer_to
-=======
 profile_of counted piece firing aspect whole tenth hidden plane_text plane_colour
-label seeds erase erased_at
->>>>>>> qk
+label seeds probes_view erased_at steer_depth steer_factor steer_direction steer_from steer_to
 parts order pruned_percent figure
 tuned tuned_step tuned_by
 compared sentence_a sentence_b variant bias_measure bias_category bias_order bias_page
@@ -73,13 +68,9 @@ DEFAULTS = {
     "source": "", "origin": "text", "noise": 3.0, "patched": "state", "direction": "into",
     "around": None, "place": None,
     "profile_of": "head", "counted": "model", "piece": "", "firing": None, "aspect": "offset", "tenth": 10,
-<<<<<<< HEAD
+    "plane_text": 0, "plane_colour": "kind",
     "label": "", "seeds": 3, "probes_view": "probe", "erased_at": 0, "steer_depth": 4, "steer_factor": 1.0,
     "steer_direction": "means", "steer_from": "", "steer_to": "",
-=======
-    "plane_text": 0, "plane_colour": "kind",
-    "label": "", "seeds": 3, "erased_at": 0,
->>>>>>> qk
     "ranked": "added", "neuron_cell": None, "neuron": None, "times": 0.0,
     "dataset": "agreement", "slices": "", "slice_measure": "accuracy", "slice": None, "expected": "", "predicted": "",
     "outcome": "all", "row_text": "", "row_order": "loss", "row_page": 1, "data_row": None,
@@ -89,11 +80,7 @@ STEPS = """
 graph_edge
 text pair masked model off cut scaled put head other_heads edge other stage seed shapes word cell sentences sentence_a
 sentence_b source place tenth query_position neuron_cell neuron tuned lesson step choices profile_of counted piece
-<<<<<<< HEAD
-firing token_range slice expected predicted outcome row_page data_row plane_text
-=======
-firing token_range slice expected predicted outcome row_page data_row bias_category bias_page
->>>>>>> bias
+firing token_range slice expected predicted outcome row_page data_row plane_text bias_category bias_page
 """
 
 

@@ -32,14 +32,10 @@ from viz_app.maps import MapView
 INPUTS = {"Batch", "MeanOf", "Noised", "Target", "TruthSentence"}
 NEVER_IN_A_TABLE = {
     ("Patches", "head_mask"), ("Paths", "head_mask"),  # the conditions of the run
-<<<<<<< HEAD
     # Places, which are the columns of an axis.
     ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"), ("Steering", "factors"),
-=======
-    ("EdgeKnockout", "random_edges"), ("EvaluatedTexts", "row"),  # places, which are the columns of an axis
     ("QueryKeyPlane", "texts"), ("QueryKeyPlane", "positions"),
     ("QueryKeyPlane", "queries"), ("QueryKeyPlane", "keys"),  # a column for each of the two axes
->>>>>>> qk
 }  # fmt: skip
 GENERATOR = np.random.default_rng(0)
 
@@ -107,17 +103,27 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
                                 numbers(2, 4), ids(2, 4), numbers(2, 4))  # fmt: skip
     credit = records.NeuronAttribution(text, target, (4, 1), (2, 3), numbers(2, size, 3), 0.75, numbers(2))
     suppression = records.Suppression(text, target, ((0, 1),), 0.0, "all", 0.5, 0.25, numbers(6).astype(np.float64))
-<<<<<<< HEAD
     steering = records.Steering(
-        text, target, 1, (1, 2), 2.5, np.array([-1.0, 0.0, 2.0]), 0.5, numbers(3).astype(np.float64),
-        numbers(5, 3).astype(np.float64), (1, 4), numbers(3, 2), numbers(5, 3, 2), ids(2), ids(3, 2),
-=======
+        text,
+        target,
+        1,
+        (1, 2),
+        2.5,
+        np.array([-1.0, 0.0, 2.0]),
+        0.5,
+        numbers(3).astype(np.float64),
+        numbers(5, 3).astype(np.float64),
+        (1, 4),
+        numbers(3, 2),
+        numbers(5, 3, 2),
+        ids(2),
+        ids(3, 2),
+    )
     plane = records.QueryKeyPlane(
         layer=1, head=2, labels=("the", "king", "a", "dog"), texts=np.array([0, 0, 3, 3], np.int32),
         positions=np.array([1, 2, 0, 1], np.int32), queries=numbers(4, 2), keys=numbers(4, 2), scale=0.5,
         shift=numbers(5), explained_variance=0.25, correlation=0.5, shuffled_queries=numbers(3),
         shuffled_keys=numbers(3), trustworthiness=0.75, shuffled_trustworthiness=numbers(3),
->>>>>>> qk
     )  # fmt: skip
     similarity = records.Similarity(text, encode("a dog"), 0.5, numbers(size, 4), numbers(2, 5), "mean", True)
     token_maps = records.TokenMaps(
@@ -263,7 +269,6 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             "layer:2 neuron:3": {"neuron_score": lambda i, n: credit.scores[i, :, n].sum(dtype=np.float64)},
         }),
         "Suppression": Sample(suppression, {"draw:6": {"random": suppression.random}}),
-<<<<<<< HEAD
         "Steering": Sample(steering, {
             "dose:3": {
                 "value": steering.values, "effect": lambda n: steering.values[n] - 0.5,
@@ -280,7 +285,7 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             "dose:3 position:2": {"position_divergence": steering.divergences, "most_likely": steering.tokens},
             "draw:5 dose:3 position:2": {"random_position_divergence": steering.random_divergences},
             "position:2": {"base_most_likely": steering.base_tokens},
-=======
+        }),
         "QueryKeyPlane": Sample(plane, {
             "token:4": {
                 "query_x": plane.queries[:, 0], "query_y": plane.queries[:, 1],
@@ -290,7 +295,6 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
                 "shuffled_queries", "shuffled_keys", "shuffled_trustworthiness",
             )},
             "dimension:5": {"shift": plane.shift},
->>>>>>> qk
         }),
         "Similarity": Sample(similarity, {
             f"a:{size} b:4": {"part": similarity.parts},

@@ -6,13 +6,8 @@ import base64
 import zlib
 from collections.abc import Sequence
 
-<<<<<<< HEAD
-from bert_core.edits import ActivationPatch
-from bert_core.records import DecoderRun, HeadVectors, ModelRun, Steering
-=======
 from bert_core.edits import ActivationPatch, Edit
-from bert_core.records import DecoderRun, HeadVectors, ModelRun
->>>>>>> bias
+from bert_core.records import DecoderRun, HeadVectors, ModelRun, Steering
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export.markup import environment

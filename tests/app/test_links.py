@@ -59,7 +59,7 @@ def opened(page: str, address: dict[str, str]) -> dict[str, str]:
 NEWER = {
     "tuned", "edge", "find", "attributed", "score_side", "token_range", "dataset", "slices", "slice_measure", "slice",
     "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row", "graph_method", "graph_window",
-    "graph_threshold", "graph_edge",
+    "graph_threshold", "graph_edge", "steer_depth", "steer_factor", "steer_direction", "steer_from", "steer_to",
 }  # fmt: skip
 NEW_PAGES = {"dataset"}
 

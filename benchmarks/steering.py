@@ -48,19 +48,19 @@ def hooked(
     device = next(model.parameters()).device
     ids = torch.tensor([text.input_ids], device=device)
     segments = torch.tensor([text.token_type_ids], device=device)
-    typed = [position for position, special in enumerate(text.special) if not special]
-    others = [position for position in typed if position != target.position]
+    typed_positions = [position for position, special in enumerate(text.special) if not special]
+    other_positions = [position for position in typed_positions if position != target.position]
 
     def run() -> tuple[Tensor, Tensor]:
         states = model.bert(ids, token_type_ids=segments).last_hidden_state[0]
-        scores: Tensor = model.cls.predictions(states[[target.position, *others]]).log_softmax(-1)
+        scores: Tensor = model.cls.predictions(states[[target.position, *other_positions]]).log_softmax(-1)
         return scores[0, target.token_id], scores[1:]
 
     _, original = run()
     values, divergences = np.empty((2, len(vectors), len(FACTORS)))
     for row, column in np.ndindex(values.shape):
         added = torch.zeros(1, len(text), vectors.shape[1], device=device)
-        added[0, typed] = torch.from_numpy(vectors[row] * FACTORS[column]).to(added)
+        added[0, typed_positions] = torch.from_numpy(vectors[row] * FACTORS[column]).to(added)
 
         def add(_module: object, _inputs: object, out: Tensor | tuple[Tensor, ...], added: Tensor = added) -> object:
             return out + added if isinstance(out, Tensor) else (out[0] + added, *out[1:])

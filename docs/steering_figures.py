@@ -78,8 +78,10 @@ def steer_sentences(loaded: LoadedModel, items: Sequence[Agreement], vector: np.
     for number, item in enumerate(items):
         encoding = loaded.tokenizer.encode(item.text)
         target = bert_core.word_target(loaded.tokenizer, encoding, item.right, against=item.wrong)
-        towards = vector if item.subject == NUMBERS[0] else -vector
-        steering = bert_core.steer(loaded, encoding, target, towards, depth, factors=FACTORS, draws=DRAWS, seed=number)
+        signed_vector = vector if item.subject == NUMBERS[0] else -vector
+        steering = bert_core.steer(
+            loaded, encoding, target, signed_vector, depth, factors=FACTORS, draws=DRAWS, seed=number
+        )
         changed += steering.values < 0
         random_changed += (steering.random_values < 0).mean(0)
         divergences += steering.mean_divergences

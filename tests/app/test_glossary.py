@@ -25,7 +25,7 @@ BESIDE = {
 # Words that no reader of seventeen need know, as pages say them.
 TECHNICAL = """
 ablation, activation, activation function, activation patching, ALTI, AOPC, attribution, attention knockout, baseline,
-confusion matrix, contribution graph, macro F1, surprisal,
+confusion matrix, contribution graph, macro F1, steering, surprisal,
 CKA, control task, faithfulness, hidden state, LEACE, MLM, MLM head, multi-head attention, NSP, residual stream,
 value-weighted attention, word embedding, word head,
 attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency

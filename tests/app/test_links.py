@@ -60,7 +60,7 @@ NEWER = {
     "tuned", "edge", "find", "attributed", "score_side", "token_range", "dataset", "slices", "slice_measure", "slice",
     "expected", "predicted", "outcome", "row_text", "row_order", "row_page", "data_row", "graph_method", "graph_window",
     "graph_threshold", "graph_edge", "plane_text", "plane_colour", "bias_measure", "bias_category", "bias_order",
-    "bias_page",
+    "bias_page", "steer_depth", "steer_factor", "steer_direction", "steer_from", "steer_to",
 }  # fmt: skip
 NEW_PAGES = {"dataset"}
 

@@ -93,10 +93,10 @@ def labels_of(file: LabelledFile) -> list[str]:
 
 
 @cached
-def values_of(file: LabelledFile, label: str, least: int) -> list[str]:
-    """Return the values of a label that enough words have, in alphabetic order. least: number of words."""
+def values_of(file: LabelledFile, label: str, minimum: int) -> list[str]:
+    """Return the values of a label that enough words have, in alphabetic order. minimum: number of words."""
     counts = Counter(value for sentence in file.sentences(label) for value in sentence.labels if value is not None)
-    return sorted(value for value, count in counts.items() if count >= least)
+    return sorted(value for value, count in counts.items() if count >= minimum)
 
 
 def _count_words(file: LabelledFile, settings: ProbeSettings) -> int:

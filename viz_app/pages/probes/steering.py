@@ -94,8 +94,8 @@ def _direction(file: LabelledFile, name: str, layers: int) -> Direction | None:
     if len(values) < 2:
         return None
     first = steer_from.value if steer_from.value in values else values[0]
-    others = [value for value in values if value != first]
-    second = steer_to.value if steer_to.value in others else others[0]
+    other_values = [value for value in values if value != first]
+    second = steer_to.value if steer_to.value in other_values else other_values[0]
     depth = steer_depth.value if steer_depth.value <= layers else 0
     assert steer_direction.value in DIRECTIONS
     return Direction(file, name, (first, second), steer_direction.value, depth)

@@ -56,7 +56,7 @@ def align_queries_keys(queries: np.ndarray, keys: np.ndarray) -> AlignedVectors:
     queries, keys: (token, head size).
     Returns the aligned vectors.
     Raises Refused if a number is not finite.
-    Source: Yeh 2023, AttentionViz, section 5.1 (arXiv:2305.03210).
+    Source: Yeh 2023, AttentionViz (arXiv:2305.03210).
 
     >>> import bert_core
     >>> aligned = bert_core.align_queries_keys([[0, 0], [4, 0]], [[5, 5], [5, 6]])
@@ -89,7 +89,7 @@ def distance_correlation(
     query_points, key_points: (token, 2).
     Returns a number from -1 to 1.
     Raises Refused if a text has fewer than three tokens.
-    Source: Yeh 2023, AttentionViz, section 5.1 (arXiv:2305.03210), there over all pairs together.
+    Source: Yeh 2023, AttentionViz (arXiv:2305.03210), there over the pairs of all queries together.
 
     >>> from bert_core.analysis.query_keys import distance_correlation
     >>> points = [[3, 0], [2, 0], [0, 1]]
@@ -110,7 +110,7 @@ def trustworthiness(vectors: np.ndarray, points: np.ndarray, *, neighbours: int 
     neighbours: number of nearest points that form a neighbourhood.
     Returns a number from 0 to 1. For random points the expected value is about 0.5.
     Raises Refused unless `neighbours` is below half of the number of points.
-    Source: Venna 2001, Neighborhood Preservation in Nonlinear Projection Methods, equation 1.
+    Source: Venna 2001, Neighborhood Preservation in Nonlinear Projection Methods (doi:10.1007/3-540-44668-0_68).
 
     >>> from bert_core.analysis.query_keys import trustworthiness
     >>> trustworthiness([[0, 0, 0], [1, 0, 0], [3, 0, 0], [7, 0, 0]], [[0, 0], [1, 0], [3, 0], [7, 0]], neighbours=1)

@@ -39,7 +39,8 @@ pooled vector, pre-training, PCA, probability, prune, pruned, pseudo-log-likelih
 rankings, rank, rank correlation, residual connection, role, rollout, saliency, segment, selectivity,
 sensitive,
 sensitivity, [SEP], sink, slope, softmax, Spearman, standard deviation, state, states, sufficiency, target, token,
-tokens, treebank, tuned lens, UMAP, [UNK], value vectors, value zeroing, variance, vector, vectors, vocabulary
+tokens, treebank, trustworthiness,
+tuned lens, UMAP, [UNK], value vectors, value zeroing, variance, vector, vectors, vocabulary
 """
 SYNONYMS = {"ablation": "ablation", "BertViz": "attention", "multi-head": "multi-head attention", "removal": "ablation"}
 # A word in two senses is marked on the pages of its sense alone: (word, page) and the term, or None.

@@ -58,10 +58,10 @@ def test_a_text_of_the_address_is_marked(plane: QueryKeyPlane) -> None:
     """Its points are larger, have labels, and are drawn last; one that does not exist marks nothing."""
     data = traces(start(plane_text="5"))
     assert len(data) == 4
-    of_text = plane.texts == 4
+    is_selected = plane.texts == 4
     for trace, points in zip((data[1], data[3]), (plane.queries, plane.keys), strict=True):
-        assert np.allclose(np.stack([trace["x"], trace["y"]], 1), points[of_text])
-        assert trace["text"] == [label for label, marked in zip(plane.labels, of_text, strict=True) if marked]
+        assert np.allclose(np.stack([trace["x"], trace["y"]], 1), points[is_selected])
+        assert trace["text"] == [label for label, marked in zip(plane.labels, is_selected, strict=True) if marked]
     assert len(traces(start(plane_text="99"))) == 2
 
 

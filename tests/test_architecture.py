@@ -224,6 +224,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.heads": {"bert_core.task_heads"},
     "viz_app.pages.roles": {"bert_core.fingerprint", "viz_app.lessons"},
     "viz_app.pages.dataset": {"bert_core.agreement", "bert_core.target_kinds"},
+    "viz_app.pages.score": {"bert_core.edits"},
     "viz_app.pages.prune": {"bert_core.modeling", "bert_core.pruning", "bert_core.training", "viz_app.access"},
     "viz_app.pages.finetune": {"bert_core.training", "viz_app.finetuning"},
     "viz_app.pages.images": {"PIL", "bert_core.csv_cells", "bert_core.scenes", "bert_core.vision"},

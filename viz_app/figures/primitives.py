@@ -491,15 +491,16 @@ def bars(
     traces, ends = [], np.zeros(len(labels)) if marks is None else np.asarray(marks[1], float)
     starts, last_name = np.full(len(labels), base), list(series)[-1] if series else ""
     for name, values in series.items():
-        texts = [write(value) for value in (starts + values if stacked else values)]
+        ends_of_bars = np.add(starts, values) if stacked else np.asarray(values, float)
+        texts = [write(value) for value in ends_of_bars.tolist()]
         hovers = [
             f"{label}<br>{plain(name, LONGEST_NAME)} {value:{form}}".replace("<br> ", "<br>")
             for label, value in zip(names, values, strict=True)
         ]
-        trace = {"type": "bar", "orientation": "h", "y": rows}
+        trace: dict[str, Any] = {"type": "bar", "orientation": "h", "y": rows}
         if stacked:
             trace |= {"x": list(values), "base": starts.tolist()}
-            starts = starts + values
+            starts = ends_of_bars
         else:
             trace |= {"x": [value - base for value in values], "base": base}
         has_texts = bar_texts and marks is None and (not stacked or name == last_name)
@@ -515,7 +516,9 @@ def bars(
             text_place = {"textposition": "middle right", "cliponaxis": False}
             font = {"size": font_size, "color": page().text}
             traces.append(text_points(ends.tolist(), rows, [f"  {text}" for text in texts], font, **text_place))
-    numbers = starts.tolist() if stacked else [float(value) for values in series.values() for value in values]
+    numbers = [float(value) for values in series.values() for value in values]
+    if stacked:
+        numbers = [float(end) for end in starts]
     if intervals is not None:
         numbers += _add_intervals(traces, intervals, font_size)
     if marks is not None:

@@ -142,3 +142,19 @@ def test_the_table_of_recovery(script: ModuleType) -> None:
         "| 0 | 3.650 | 40.4% | 93.9% | 3.650 | 40.4% | 93.9% |",
         "| 50 | 3.650 | 40.4% | 93.9% | 4.000 | 40.4% | 93.9% |",
     ]
+
+
+def test_the_ranks_of_methods_are_those_of_the_table_of_agreement(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A section whose command is finished is read from its file; its methods are written without the random ranking."""
+    document = (DOCS / "results" / "ground-truth.md").read_text(encoding="utf-8")
+    name, weights = "truth-agreement", script.sections(document)["truth-agreement"]
+    table = document.split(f"<!-- figures: {name} of {weights} -->\n")[1].split("<!-- end of figures -->")[0]
+    (tmp_path / script.MODEL).mkdir()
+    bundled, written = (folder / script.MODEL / "method_ranks.json" for folder in (script.ASSETS, tmp_path))
+    monkeypatch.setattr(script, "ASSETS", tmp_path)
+    work = script.Work(tmp_path / "work", tmp_path)
+    (work.folder / f"{name}.txt").write_text(table, encoding="utf-8")
+    assert script.SECTIONS[name][1](work) == table and script.put(document, name, weights, table) == document
+    assert written.read_bytes() == bundled.read_bytes()

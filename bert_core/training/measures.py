@@ -289,9 +289,9 @@ def held_out_scores(
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
     standard, hard = scores(EVALUATION_MASKING), scores(MASK_TOKEN_ONLY, near_share=1.0)
-    found = {**standard, "hidden": hard["mlm"], "near": hard["nsp"]}
+    all_scores = {**standard, "hidden": hard["mlm"], "near": hard["nsp"]}
     unknown = {name for head, names in SCORES_OF_HEADS.items() if not loaded.has_head(head) for name in names}
-    return {name: value for name, value in found.items() if name not in unknown}
+    return {name: value for name, value in all_scores.items() if name not in unknown}
 
 
 @torch.no_grad()

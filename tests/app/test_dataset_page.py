@@ -322,6 +322,8 @@ def test_an_own_table_is_evaluated_with_the_columns_that_it_has() -> None:
     assert state.dataset_question == "word" and state.slices == "topic"
     part = list_of(app)
     assert sorted(part["answer"]) == ["cat", "door"] and sorted(part["row"]) == [2, 3]
+    (control,) = (box for box in app.selectbox if box.label == "Predict")
+    assert control.options == ["Word at the mask", "Surprisal of the text, without answers"]
     app.session_state[sources.UPLOAD] = Upload("plain.txt", b"The old cat sat.\nA queen saw the sea.\n")
     plain = finished(app.run())
     assert not plain.exception and not plain.error and plain.session_state.dataset_question == "surprise"

@@ -14,7 +14,7 @@ from viz_app.figures.causes import effect_map
 from viz_app.figures.images import picture_heat
 from viz_app.figures.lens import lens_grid, similarity_matrix
 from viz_app.figures.neurons import neuron_map
-from viz_app.figures.primitives import DIGIT_CELL, WIDTH, cells
+from viz_app.figures.primitives import DIGIT_CELL, WIDTH, bars, cells
 from viz_app.figures.stages import vector_panels
 from viz_app.figures.style import Look, cell_number, shade, use_look
 from viz_app.figures.tuning import alike_depths
@@ -80,6 +80,19 @@ def test_text_of_cells_can_be_read_on_the_whole_scale(signed: bool, dark: bool) 
             assert contrast(shade(values[row, column], signed=signed)[0], ink) >= 4.5
         for value, ink in zip(values.flat, rings.marker.color, strict=True):
             assert contrast(shade(value, signed=signed)[0], ink) >= 4.5
+
+
+def test_stacked_bars_are_parts_of_a_total_in_one_row() -> None:
+    """Each bar begins where the one before ends, in the row of its label; the only text is the sum."""
+    figure = bars(["a", "b"], {"first": [1.0, 2.0], "second": [4.0, 0.0]}, title="share", stacked=True)
+    first, second = figure.data
+    assert figure.layout.barmode == "overlay" and list(first.y) == list(second.y) == [0, 1]
+    assert (list(first.base), list(first.x)) == ([0.0, 0.0], [1.0, 2.0])
+    assert (list(second.base), list(second.x)) == ([1.0, 2.0], [4.0, 0.0])
+    assert first.textposition == "none" and (second.textposition, list(second.text)) == ("outside", ["5.0", "2.0"])
+    assert figure.layout.xaxis.range[1] >= 5
+    grouped = bars(["a", "b"], {"first": [1.0, 2.0], "second": [4.0, 0.0]}, title="share")
+    assert grouped.layout.height > figure.layout.height and grouped.layout.barmode == "group"
 
 
 def test_parts_of_another_shape_are_refused() -> None:

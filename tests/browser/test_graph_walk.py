@@ -43,3 +43,28 @@ def test_an_edge_is_clicked_and_knocked_out_and_kept(serve: Serve, page: Page) -
     settled(page)
     assert address_of(page)["graph_edge"] == edge and address_of(page)["attributed"] == "graph"
     assert page.problems == []
+
+
+def test_on_a_phone_the_graph_opens_at_the_target(serve: Serve, page: Page) -> None:
+    """The node of the target, at the right of the text, is in sight; a visitor scrolls away and a click stays there."""
+    app = serve(ROOT / "streamlit_app.py")
+    page.set_viewport_size({"width": 390, "height": 844})
+    link = {"text": "The old man opened the door of the house and walked in.", "masked": "11", "target": "12:in"}
+    opened(page, app, "why", attributed="graph", graph_threshold="5", **link)
+    figure = page.locator(".st-key-graph")
+    nodes = figure.locator(".scatterlayer .trace:has(path.point)").nth(NODES).locator("path.point")
+    expect(nodes.first).to_be_attached()
+
+    def is_in_sight() -> bool:
+        boxes = [nodes.nth(number).bounding_box() for number in range(nodes.count())]
+        top = min((box for box in boxes if box is not None), key=lambda box: box["y"])
+        return top["x"] >= 0 and top["x"] + top["width"] <= 390
+
+    page.wait_for_function("document.querySelector('.st-key-graph').scrollLeft > 0")
+    assert is_in_sight()
+    figure.evaluate("element => { element.scrollLeft = 0; }")
+    assert not is_in_sight()
+    page.get_by_role("button", name="Knock out this edge").click()
+    settled(page)
+    assert figure.evaluate("element => element.scrollLeft") == 0
+    assert page.problems == []

@@ -94,6 +94,9 @@ def contribution_figure(
         traces.append(scatter([None], [None], mode="lines", line=line, name=name, showlegend=True))
     is_tilted = len(labels) > 12 or max(map(len, labels)) * sized(8, 11) > sized(*COLUMN_WIDTH) * 2
     size, top = sized(13, 17), sized(36, 48)
+    column = sized(*COLUMN_WIDTH)
+    width = 90 + column * len(labels)
+    after_target = len(labels) - column_of[targets[0] if targets else positions[0]] - 0.5  # columns
     names_shown = [plain(label, LONGEST_TILTED if is_tilted else LONGEST_LABEL) for label in labels]
     bottom = 28 + sized(7, 9) * max(map(len, names_shown)) if is_tilted else sized(40, 52)
     layout = {
@@ -107,7 +110,7 @@ def contribution_figure(
         | {"tickfont": token_font(size), "automargin": not is_tilted},
         "yaxis": ticks_at(["embeddings  ", *(f"L{number}  " for number in range(layers))])
         | {"range": [-0.4, layers + 0.4], "fixedrange": True, "tickfont": {"size": size}},
-        "meta": {"min_width": 90 + sized(*COLUMN_WIDTH) * len(labels)},
+        "meta": {"min_width": width, "center": 1 - column * after_target / width},
     }
     return figure_of(traces, layout)
 

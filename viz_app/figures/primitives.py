@@ -467,6 +467,7 @@ def bars(
     tokens: bool = True,
     longest: int = LONGEST_LABEL,
     bar_texts: bool = True,
+    stacked: bool = False,
     **options: Any,
 ) -> go.Figure:
     """Draw numbers as horizontal bars, the first label on top, one bar for each series.
@@ -477,7 +478,9 @@ def bars(
         NaN for a bar without one. base: where bars begin. selected: row with a bold label.
     limits: of the horizontal axis; by default all numbers fit. axis: further attributes of it. legend: by default only
         with several series. tokens: whether labels are in the font of tokens. longest: number of their letters.
-    bar_texts: whether the texts are beside the bars, or on hover only. options: further attributes of the layout.
+    bar_texts: whether the texts are beside the bars, or on hover only. stacked: whether each bar begins at the end of
+        that of the series before, with the sum as the only text; for parts of a total. options: further attributes of
+        the layout.
     Raises ValueError if the lengths differ.
     """
     for name, values in series.items():
@@ -486,16 +489,24 @@ def bars(
     legend = len(series) > 1 if legend is None else legend
     names, rows, font_size = [plain(label, LONGEST_HOVER) for label in labels], [*range(len(labels))], sized(14, 19)
     traces, ends = [], np.zeros(len(labels)) if marks is None else np.asarray(marks[1], float)
+    starts, last_name = np.full(len(labels), base), list(series)[-1] if series else ""
     for name, values in series.items():
-        texts = [write(value) for value in values]
+        ends_of_bars = np.add(starts, values) if stacked else np.asarray(values, float)
+        texts = [write(value) for value in ends_of_bars.tolist()]
         hovers = [
             f"{label}<br>{plain(name, LONGEST_NAME)} {value:{form}}".replace("<br> ", "<br>")
             for label, value in zip(names, values, strict=True)
         ]
-        trace = {"type": "bar", "orientation": "h", "x": [value - base for value in values], "y": rows, "base": base}
+        trace: dict[str, Any] = {"type": "bar", "orientation": "h", "y": rows}
+        if stacked:
+            trace |= {"x": list(values), "base": starts.tolist()}
+            starts = ends_of_bars
+        else:
+            trace |= {"x": [value - base for value in values], "base": base}
+        has_texts = bar_texts and marks is None and (not stacked or name == last_name)
         trace |= {"meta": bar_columns(labels, values, title)}
         trace |= {"name": plain(name, LONGEST_NAME), "marker": (fills or {}).get(name) or series_fill(name)}
-        trace |= {"text": texts, "textposition": "outside" if bar_texts and marks is None else "none"}
+        trace |= {"text": texts, "textposition": "outside" if has_texts else "none"}
         style = {"constraintext": "none", "cliponaxis": False, "showlegend": legend and bool(name)}
         traces.append(trace | style | on_hover(hovers))
         if marks is not None and bar_texts:  # the text stands beyond the bar, and beyond a mark that it would cover
@@ -506,6 +517,8 @@ def bars(
             font = {"size": font_size, "color": page().text}
             traces.append(text_points(ends.tolist(), rows, [f"  {text}" for text in texts], font, **text_place))
     numbers = [float(value) for values in series.values() for value in values]
+    if stacked:
+        numbers = [float(end) for end in starts]
     if intervals is not None:
         numbers += _add_intervals(traces, intervals, font_size)
     if marks is not None:
@@ -526,11 +539,11 @@ def bars(
     if selected is not None:
         row_names[selected] = f"<b>{row_names[selected].strip()}</b>  "
     top = sized(36, 44) if legend else 8
-    thickness = (14 + 17 * len(series)) * sized(1, 1.35)
+    thickness = (14 + 17 * (1 if stacked else len(series))) * sized(1, 1.35)
     font = {"family": TOKEN_FONT, "size": font_size} if tokens else {"size": font_size}
     title_room = 60 if title else 30
     layout = {
-        "barmode": "group",
+        "barmode": "overlay" if stacked else "group",
         "bargap": 0.3,
         "bargroupgap": 0.06,
         "showlegend": legend,

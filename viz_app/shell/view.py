@@ -19,6 +19,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from viz_app.components.figure_scroll import scroll_figure
 from viz_app.components.side_bar import close_on_narrow_windows
 from viz_app.figures.style import current_look
 from viz_app.shell.markdown import help_on_terms, mark_terms
@@ -269,7 +270,8 @@ def chart(
 
     Export offers it as PNG, SVG, CSV and table.
     grows: whether its height changes in lecture mode. min_share: the share of its height that it needs there.
-    min_width: pixels; in a narrower window it scrolls horizontally; by default that of the figure.
+    min_width: pixels; in a narrower window it scrolls horizontally; by default that of the figure. It opens with the
+        "center" of the figure in the middle, a share of the width, if its layout states one.
     side: pixels of a square in the figure, which is smaller in a narrower window, and so is the height of the figure.
     arguments: of `st.plotly_chart`.
     """
@@ -294,3 +296,5 @@ def chart(
             f"<style>{place} {{ height: calc(min({side}px, 100vw - 2rem) + {figure.layout.height - side}px) }}</style>"
         )
     st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, config=PLOT_BUTTONS, **arguments)
+    if (center := (figure.layout.meta or {}).get("center")) is not None:
+        scroll_figure(key_class(key), center, f"{center} {min_width}")

@@ -83,6 +83,9 @@ class BuiltSite:
     left_out: list[LeftOut]
 
 
+_UNFINISHED = ".new-"  # start of the name of the folder in which a site is written before it is complete
+
+
 def build_site(
     loaded: LoadedModel,
     folder: str | Path,
@@ -101,12 +104,16 @@ def build_site(
     support, and as `export_onnx`.
     """
     folder = Path(folder)
-    if folder.is_dir() and any(folder.iterdir()) and not is_site(folder):
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    unfinished = [entry for entry in entries if entry.name.startswith(_UNFINISHED)]  # of runs that were killed
+    if len(entries) > len(unfinished) and not is_site(folder):
         raise Refused(f"{folder} contains other files than a site: choose an empty folder")
     check_model(loaded)
     folder.mkdir(parents=True, exist_ok=True)
+    for entry in unfinished:
+        shutil.rmtree(entry)
     # Inside the folder, since its parent may be on another file system, or be read-only, as with a mounted volume.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as temporary:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_UNFINISHED) as temporary:
         new = Path(temporary)
         with _lessons_of(lessons_folder), _one_thread():
             built = _write_site(loaded, new, exported, report)

@@ -194,7 +194,7 @@ def _select_columns(upload: Upload, model: LoadedModel) -> TextSource | None:
         return None
     if is_new:
         question.set(questions[0])
-    question_name = question(options=questions)
+    question_name = question(options=questions, format_func=TEXTS.options("questions").__getitem__)
     if columns is not None and question_name in (SURPRISE, *MARKED):
         columns = Columns(text, pair)
     return TextSource(upload, question_name, columns)

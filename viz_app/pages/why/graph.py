@@ -285,7 +285,7 @@ def _draw_inputs(graph: ContributionGraph, current: Edge) -> None:
         labels,
         {"attention": (100 * attention[order]).tolist(), "residual connection": (100 * residual[order]).tolist()},
         title=TEXTS["graph.share"],
-        write=lambda value: two_digits(value) if value else "",
+        stacked=True,
         fills={"attention": {"color": page_colours().accent}, "residual connection": {"color": page_colours().faint}},
         selected=order.index(key) if key in order else None,
     )

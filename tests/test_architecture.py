@@ -145,7 +145,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens", "viz_app.windows"},
     "viz_app.notation": {
-        "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records", "viz_app.texts",
+        "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records", "viz_app.texts",
     },
     "viz_app.maps": {
         "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records",

@@ -6,7 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bert_core.edits import HEAD_PARTS, TOKEN_PARTS, ActivationPatch, AttentionKnockout, Edit, ScaledNeuron
+import numpy as np
+
+from bert_core.edits import (
+    HEAD_PARTS,
+    TOKEN_PARTS,
+    ActivationPatch,
+    AddedVector,
+    AttentionKnockout,
+    Edit,
+    ScaledNeuron,
+)
 from bert_core.records import Noised
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
@@ -116,18 +126,11 @@ def write_put(patch: PatchAddress | None) -> str:
 
 def cut_in_words(cut: AttentionKnockout, encoding: Encoding, texts: PageTexts = ENGLISH_TEXTS) -> str:
     """Return which attention is blocked, where and how: "L2 H3, “sat” (3) → “cat” (2): the rest is unchanged"."""
-
-    def tokens(positions: tuple[int, ...] | None) -> str:
-        if positions is None:
-            return texts["knockout.every_token"]
-        names = [f"“{encoding.tokens[position]}” ({position})" for position in positions[:MOST_TOKENS]]
-        hidden_count = len(positions) - len(names)
-        return ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
-
     layers = texts["knockout.all_layers"] if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
     heads = "" if cut.heads is None else " " + ", ".join(f"H{head}" for head in cut.heads)
     effect = texts["knockout.renormalised" if cut.renormalised else "knockout.unchanged"]
-    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {effect}"
+    queries, keys = (_tokens_in_words(positions, encoding, texts) for positions in (cut.queries, cut.keys))
+    return f"{layers}{heads}, {queries} → {keys}: {effect}"
 
 
 def scaled_in_words(scaled: ScaledNeuron, texts: PageTexts = ENGLISH_TEXTS) -> str:
@@ -140,8 +143,7 @@ def put_in_words(patch: ActivationPatch, encoding: Encoding, texts: PageTexts = 
     """Return what is patched, where and from which text: "the state of “man” (2), after L2, from “The woman …”"."""
     place = f"L{patch.layer}" if patch.head is None else f"L{patch.layer} H{patch.head}"
     if patch.component == "state":
-        after = texts["patch.after_layer"].format(layer=patch.layer - 1)
-        place = after if patch.layer else texts["patch.in_embeddings"]
+        place = _depth_in_words(patch.layer, texts)
     if patch.position is not None:
         place = f"“{encoding.tokens[patch.position]}” ({patch.position}), {place}"
     if isinstance(patch.source, Noised):
@@ -153,6 +155,25 @@ def put_in_words(patch: ActivationPatch, encoding: Encoding, texts: PageTexts = 
     return texts[f"components.{patch.component}"].format(at=place) + source
 
 
+def added_in_words(added: AddedVector, encoding: Encoding, texts: PageTexts = ENGLISH_TEXTS) -> str:
+    """Return where a vector is added, and the norm of what is added: "“were” (3), after L3, norm 2.5"."""
+    tokens = _tokens_in_words(added.positions, encoding, texts)
+    norm = float(np.linalg.norm(added.vector)) * abs(added.factor)
+    return f"{tokens}, {_depth_in_words(added.depth, texts)}, {texts['added.norm'].format(norm=f'{norm:.3g}')}"
+
+
+def _tokens_in_words(positions: tuple[int, ...] | None, encoding: Encoding, texts: PageTexts) -> str:
+    if positions is None:
+        return texts["knockout.every_token"]
+    names = [f"“{encoding.tokens[position]}” ({position})" for position in positions[:MOST_TOKENS]]
+    hidden_count = len(positions) - len(names)
+    return ", ".join(names) + (f" + {hidden_count}" if hidden_count else "")
+
+
+def _depth_in_words(depth: int, texts: PageTexts) -> str:
+    return texts["patch.after_layer"].format(layer=depth - 1) if depth else texts["patch.in_embeddings"]
+
+
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     """Return the edits of a run in words, for the notes of a figure and of a file."""
     cuts = (
@@ -160,7 +181,8 @@ def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     )
     scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, ScaledNeuron))
     patches = (f"patched: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, ActivationPatch))
-    return (*cuts, *scaled, *patches)
+    vectors = (f"added vector: {added_in_words(edit, encoding)}" for edit in edits if isinstance(edit, AddedVector))
+    return (*cuts, *scaled, *patches, *vectors)
 
 
 def _parts(value: str, noun: str) -> list[str]:

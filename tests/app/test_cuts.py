@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import AttentionKnockout, Refused, ScaledNeuron, capture, edited, load
+from bert_core import AddedVector, AttentionKnockout, Refused, ScaledNeuron, capture, edited, load
 from bert_core.run.vectors import head_vectors
 from tests.app.test_attention_pages import Sent
 from tests.near import assert_near
@@ -204,3 +204,17 @@ def test_predict_shows_what_the_model_says_before_and_now() -> None:
     plain = settled(visited("predict", **TEXT))
     assert "Calibration was measured" not in words(plain)
     assert "before" not in [bars.get("name") for bars in json.loads(plain.get("plotly_chart")[0].proto.spec)["data"]]
+
+
+def test_notes_name_an_added_vector() -> None:
+    """The tokens, the depth, and the norm of the vector times its factor."""
+    loaded = load(device="cpu")
+    vector = np.zeros(loaded.config.hidden_size)
+    vector[:2] = 3, 4
+    edits = [AddedVector(0, vector, -0.5), AddedVector(4, vector, 2.0, positions=(2, 6))]
+    encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode(TEXT["text"]), (5,))
+    run = capture(edited(loaded, edits), encoding)
+    assert MapView().maps(run).notes[-2:] == (
+        "added vector: every token, in the embeddings, norm 2.5",
+        "added vector: “cat” (2), “[MASK]” (6), after L3, norm 10",
+    )

@@ -21,7 +21,7 @@ def test_a_file_is_probed_and_stays(app: str, page: Page) -> None:
     assert reaches_address(page, lambda address: address.get("label") == "place")
     settled(page)
     page.get_by_text("Erase the label").click()
-    assert reaches_address(page, lambda address: address.get("erase") == "1")
+    assert reaches_address(page, lambda address: address.get("probes_view") == "erase")
     settled(page)
     ask = page.get_by_role("button", name="Probe 7 depths with 1 seed")
     if ask.count():
@@ -35,4 +35,22 @@ def test_a_file_is_probed_and_stays(app: str, page: Page) -> None:
     settled(page)
     page.get_by_role("link", name="Probing").click()
     expect(lines.get_by_text("label erased")).to_be_visible(timeout=60_000)
+    assert page.problems == []
+
+
+def test_a_steered_prediction_stays(app: str, page: Page) -> None:
+    """The view Steer is opened by a click; its figure outlasts another page, and Back returns to the other view."""
+    opened(page, app, "probes", text="The pilots were tired.", masked="2", contrast="was", label="subject")
+    page.get_by_text("Steer", exact=True).click()
+    assert reaches_address(page, lambda address: address.get("probes_view") == "steer")
+    settled(page)
+    page.get_by_role("button", name="Steer, about").click()
+    figure = page.locator(".st-key-steering_target .js-plotly-plot").first
+    expect(figure).to_be_visible(timeout=120_000)
+    page.get_by_role("link", name="Predictions").click()
+    expect(page.get_by_role("heading", name="Predictions", exact=True)).to_be_visible()
+    settled(page)
+    page.go_back()
+    expect(page.get_by_role("heading", name="Probing", exact=True)).to_be_visible()
+    expect(figure).to_be_visible(timeout=60_000)
     assert page.problems == []

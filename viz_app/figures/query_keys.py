@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from viz_app.figures.primitives import LONGEST_HOVER, PointGroup, points, requir
 from viz_app.figures.style import HEAD_COLOURS, SEQUENTIAL, page, plain, sized, token_font
 
 MAX_LABELLED_TOKENS = 40  # of the selected text
+LONGEST_LINE = 34  # characters of a line of a hover text
 CONTEXT_TOKENS = 4  # on each side of a token, in its hover text
 LONGEST_LABEL = 12
 NAMES, SYMBOLS = ("query", "key"), ("circle", "diamond")
@@ -56,7 +58,7 @@ def query_key_map(
             x, y = coordinates[rows].T.tolist()
             hovers = [
                 f"{name} of {plain(labels[row], LONGEST_HOVER)}<br>"
-                f"position {positions[row]} of text {texts[row] + 1}<br>{plain(contexts[row], LONGEST_HOVER)}"
+                f"position {positions[row]} of text {texts[row] + 1}<br>{contexts[row]}"
                 for row in rows
             ]
             groups.append(
@@ -99,7 +101,7 @@ def _position_colours(positions: np.ndarray, largest: int, *, has_bar: bool) -> 
 
 
 def _contexts(labels: Sequence[str], texts: np.ndarray) -> list[str]:
-    """Return each token with its neighbours in the text."""
+    """Return each token with its neighbours in the text, in lines that fit on a phone."""
     contexts = []
     for row, text in enumerate(texts.tolist()):
         start, stop = max(row - CONTEXT_TOKENS, 0), row + CONTEXT_TOKENS + 1
@@ -108,5 +110,6 @@ def _contexts(labels: Sequence[str], texts: np.ndarray) -> list[str]:
             for number, label in enumerate(labels[start:stop], start)
             if texts[number] == text
         ]
-        contexts.append(" ".join(words))
+        lines = wrap(" ".join(words), LONGEST_LINE)
+        contexts.append("<br>".join(plain(line, LONGEST_HOVER) for line in lines))
     return contexts

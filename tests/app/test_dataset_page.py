@@ -468,6 +468,15 @@ def test_tags_answers_and_predictions_without_answers_are_those_of_the_library(
         assert shares == pytest.approx(sorted(shares_of_predictions(table), reverse=True))
 
 
+@pytest.mark.parametrize("columns", ["sentence,word", "sentence,word,source"])
+def test_a_table_of_words_is_one_of_texts_to_a_model_without_tags(columns: str) -> None:
+    """Its columns are the text and the expected word."""
+    values = dict(zip(columns.split(","), ("The boys [MASK] tired.", "were", "own"), strict=False))
+    app = uploaded(Upload("cloze.csv", f"{columns}\n{','.join(values.values())}\n".encode()))
+    assert not app.exception and not app.error
+    assert "of 1 predictions are the expected answer" in words(app)
+
+
 def shares_of_predictions(table: EvaluatedTexts) -> list[float]:
     """The share of each prediction of a table."""
     predictions = table.prediction.tolist()

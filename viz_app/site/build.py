@@ -83,7 +83,9 @@ class BuiltSite:
     left_out: list[LeftOut]
 
 
-_UNFINISHED = ".new-"  # start of the name of the folder in which a site is written before it is complete
+_UNFINISHED = (
+    ".headlight-site-unfinished-"  # start of the name of the folder in which a site is written before it is complete
+)
 
 
 def build_site(
@@ -105,7 +107,8 @@ def build_site(
     """
     folder = Path(folder)
     entries = list(folder.iterdir()) if folder.is_dir() else []
-    unfinished = [entry for entry in entries if entry.name.startswith(_UNFINISHED)]  # of runs that were killed
+    # of runs that were killed
+    unfinished = [entry for entry in entries if entry.name.startswith(_UNFINISHED) and entry.is_dir()]
     if len(entries) > len(unfinished) and not is_site(folder):
         raise Refused(f"{folder} contains other files than a site: choose an empty folder")
     check_model(loaded)

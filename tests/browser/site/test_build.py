@@ -129,7 +129,7 @@ def test_the_same_model_gives_the_same_bytes(
     shutil.copytree(site, tmp_path / "site")
     (tmp_path / "site" / "stored" / "old.bin").write_bytes(b"old")
     (tmp_path / "site" / "CNAME").write_text("example.org")
-    (tmp_path / "site" / ".new-killed" / "model").mkdir(parents=True)  # of a run that was killed
+    (tmp_path / "site" / ".headlight-site-unfinished-killed" / "model").mkdir(parents=True)  # of a run that was killed
     siblings = set()
 
     def report(done: float | None, what: str = "") -> None:

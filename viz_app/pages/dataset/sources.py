@@ -50,7 +50,7 @@ BYTES_PER_SECOND = 5e6  # of a table that is read
 # Names of columns that are proposed, the most likely first.
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise", "statement", "review", "question")
 PAIR_NAMES = ("pair", "sentence2", "hypothesis", "second", "context")
-ANSWER_NAMES = ("answer", "label", "class", "category", "gold", "target", "sentiment")
+ANSWER_NAMES = ("answer", "label", "class", "category", "gold", "target", "sentiment", "word")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _select_columns(upload: Upload, model: LoadedModel) -> TextSource | None:
     if is_new:
         st.session_state[_COLUMNS_OF] = upload.identity
         clear_filters()
-    if labels := labels_of_words(upload):
+    if labels := labels_of_words(upload, has_tags=model.has_head(FILE_QUESTIONS["tag"].head)):
         if is_new:
             answer_column.set(labels[0])
         return TextSource(upload, "tag", None, answer_column(options=labels))
@@ -248,17 +248,19 @@ def is_squad(upload: Upload) -> bool:
 
 
 @cached
-def labels_of_words(upload: Upload) -> list[str]:
+def labels_of_words(upload: Upload, *, has_tags: bool) -> list[str]:
     """Return the labels of a file of words that can be expected tags, the most likely first; none for other files.
 
-    Such a file is a treebank, words in columns without a header, or a table with the columns of `WORD_COLUMNS`.
+    Such a file is a treebank, words in columns without a header, or a table with the columns of `WORD_COLUMNS` and
+    others, which is a table of texts to a model without tags.
+    has_tags: whether the model predicts tags.
     """
     with upload.on_disk() as path:
         source = identify(path)
         if source.format is Format.COLUMNS:
             columns = max((len(line.split()) for line, _ in source.lines()), default=0)
             return [LAST_COLUMN, *map(str, range(2, columns))]
-        is_table = source.is_table and set(WORD_COLUMNS) <= set(columns_of(upload))
+        is_table = has_tags and source.is_table and set(WORD_COLUMNS) < set(columns_of(upload))
         return label_names(path) if is_table or source.format is Format.TREEBANK else []
 
 

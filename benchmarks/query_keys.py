@@ -44,13 +44,13 @@ REPEATS = 1 if QUICK else 3
 LAYER, HEAD, NEIGHBOURS = 1, 2, 10
 HEADS = [(3, 8)] if QUICK else [(layer, 8) for layer in range(6)]  # of headlight-mini
 ROWS = (
-    ("transformers with hooks, PCA and trustworthiness of scikit-learn, SciPy; no shuffles", "pca"),
+    ("transformers with hooks, PCA and trustworthiness of scikit-learn, SciPy; no shuffles or rotations", "pca"),
     ("the same with t-SNE in place of PCA", "tsne"),
 )
 
 
 def ours(loaded: LoadedModel, ids: Tensor) -> Findings:
-    """The plane and its measures, with those of 20 shuffles."""
+    """The plane and its measures, with those of 20 shuffles and 20 rotations."""
     (plane,) = query_key_planes(loaded, [encoding_of(row[None]) for row in ids], [(LAYER, HEAD)])
     distances = np.linalg.norm(np.concatenate([plane.queries, plane.keys]), axis=1)
     return {"points": [distances], "measures": [[plane.correlation, plane.trustworthiness]]}

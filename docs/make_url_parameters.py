@@ -145,7 +145,7 @@ MEANINGS = {
     "whole": "Whether all tokens are counted, instead of the 10% with the largest head output.",
     "tenth": "The decile of the activations; 1 is the weakest.",
     "hidden": "Whether the profile is hidden until it is guessed.",
-    "plane_text": "The text whose queries and keys are marked in their plane, from 1; 0 for none.",
+    "plane_text": "The line of the text whose queries and keys are marked in their plane, from 1; 0 for none.",
     "plane_colour": "The colour of queries and keys in their plane.",
     "alike": "The similarity of tokens.",
     "query_position": "Position of the query token; by default that of the target or the masked word.",

@@ -15,6 +15,7 @@ from bert_core.refused import MAX_SEED, Refused, check_finite, require_int, vali
 MIN_TEXT_TOKENS = 3  # with fewer keys, a rank correlation says nothing
 NEIGHBOURS = 10  # nearest points of a point in the plane, for the trustworthiness
 SHUFFLES = 20
+ROTATIONS = 20  # a plane above all of them occurs by chance in 1 of 21 heads without a relation
 
 
 @compared_by_value
@@ -42,6 +43,7 @@ class PlaneFit(NamedTuple):
     correlation: float
     shuffled_queries: np.ndarray
     shuffled_keys: np.ndarray
+    rotated: np.ndarray
     trustworthiness: float
     shuffled_trustworthiness: np.ndarray
 
@@ -123,7 +125,13 @@ def trustworthiness(vectors: np.ndarray, points: np.ndarray, *, neighbours: int 
 
 @validate_arrays(queries="token dimension", keys="token dimension", texts="token")
 def query_key_plane(
-    queries: np.ndarray, keys: np.ndarray, texts: np.ndarray, *, shuffles: int = SHUFFLES, seed: int = 0
+    queries: np.ndarray,
+    keys: np.ndarray,
+    texts: np.ndarray,
+    *,
+    shuffles: int = SHUFFLES,
+    rotations: int = ROTATIONS,
+    seed: int = 0,
 ) -> PlaneFit:
     """Project the queries and keys of a head onto one plane, and measure how well it represents their dot products.
 
@@ -131,8 +139,15 @@ def query_key_plane(
     measures are `distance_correlation`, and `trustworthiness` of all points together. They are compared with shuffled
     points. Shuffled queries keep whether a key has large dot products with all queries; shuffled keys do not.
 
+    Principal components represent some of the dot products of any two clouds of vectors, also of unrelated ones. The
+    correlation is therefore compared also with planes that are fitted to rotated queries: their deviations from their
+    mean are multiplied by a random orthogonal matrix. This keeps the variances of queries and of keys and the keys that
+    are popular with all queries, and no other relation between queries and keys. With a head size of two, every plane
+    is exact, and so is that of rotated queries.
+
     queries, keys: (token, head size). texts: (token,) number of the text of each token.
-    shuffles: number of permutations. seed: random seed of the permutations.
+    shuffles: number of permutations. rotations: number of rotations; with 20, an unrelated correlation is above all of
+        them with a probability of 1/21. seed: random seed of both.
     Returns the points and measures.
     Raises Refused if a number is not finite, and if a text has fewer than three tokens.
     Source: Yeh 2023, AttentionViz (arXiv:2305.03210).
@@ -142,10 +157,11 @@ def query_key_plane(
     >>> rng = np.random.default_rng(0)
     >>> directions = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 8))
     >>> fit = bert_core.query_key_plane(directions, directions, np.repeat([0, 1, 2], 20))
-    >>> bool(fit.correlation > fit.shuffled_queries.max())
-    True
+    >>> bool(fit.correlation > fit.shuffled_queries.max()), bool(fit.correlation > fit.rotated.max())
+    (True, True)
     """
     shuffles = require_int("shuffles", shuffles, 1, 10_000)
+    rotations = require_int("rotations", rotations, 1, 10_000)
     rng = np.random.default_rng(require_int("seed", seed, 0, MAX_SEED))
     aligned = align_queries_keys(queries, keys)
     vectors = np.concatenate([aligned.queries, aligned.keys])  # (2 * token, head size)
@@ -163,9 +179,25 @@ def query_key_plane(
         _mean_product(pairs, lambda distances: distances),
         np.array([_mean_product(pairs, rng.permutation) for _ in range(shuffles)]),
         np.array([_mean_product(pairs, lambda values: rng.permutation(values, axis=1)) for _ in range(shuffles)]),
+        np.array([_rotated_correlation(aligned, texts, rng) for _ in range(rotations)]),
         _trust(distances, nearest, np.arange(len(points))),
         np.array([_trust(distances, nearest, rng.permutation(len(points))) for _ in range(shuffles)]),
     )
+
+
+def _rotated_correlation(aligned: AlignedVectors, texts: np.ndarray, rng: np.random.Generator) -> float:
+    """Return the correlation of a plane that is fitted to queries rotated at random about their mean, and to keys."""
+    mean = aligned.queries.mean(0)
+    queries = (aligned.queries - mean) @ _random_rotation(len(mean), rng) + mean
+    points, _ = _principal_points(np.concatenate([queries, aligned.keys]))
+    return distance_correlation(queries, aligned.keys, texts, points[: len(queries)], points[len(queries) :])
+
+
+def _random_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
+    """Return a random orthogonal matrix, (size, size), uniformly distributed (Mezzadri 2007, math-ph/0609050)."""
+    axes, triangle = np.linalg.qr(rng.standard_normal((size, size)))
+    rotation: np.ndarray = axes * np.sign(np.diag(triangle))
+    return rotation
 
 
 def _principal_points(vectors: np.ndarray) -> tuple[np.ndarray, float]:

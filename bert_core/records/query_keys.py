@@ -18,7 +18,8 @@ class QueryKeyPlane(Tabular):
     """The queries and keys of one attention head for the tokens of several texts, in one plane.
 
     labels: (token,) the tokens. texts, positions: (token,) integers, the number of the text of each token and its
-        position there.
+        position there. The number is an index of the encodings, or of a file the number of the line from 0; in a table
+        the number of the row.
     queries, keys: (token, 2), points of the plane.
     scale, shift: each query is multiplied by `scale`; each key is divided by it, and `shift`, (head size,), is added.
     explained_variance: share of the variance that the plane explains, 0 to 1.
@@ -26,6 +27,7 @@ class QueryKeyPlane(Tabular):
         the negative distances to them in the plane, -1 to 1.
     shuffled_queries, shuffled_keys: (shuffle,), the correlation with the points of queries, or keys, of each text
         permuted.
+    rotated: (rotation,), the correlation of planes that are fitted to randomly rotated queries and the same keys.
     trustworthiness: share of neighbourhoods in the plane that also exist in the head, 0 to 1.
     shuffled_trustworthiness: (shuffle,), the same with all points permuted.
     """
@@ -43,6 +45,7 @@ class QueryKeyPlane(Tabular):
     correlation: float
     shuffled_queries: np.ndarray = field(repr=False)
     shuffled_keys: np.ndarray = field(repr=False)
+    rotated: np.ndarray = field(repr=False)
     trustworthiness: float
     shuffled_trustworthiness: np.ndarray = field(repr=False)
 
@@ -55,10 +58,15 @@ class QueryKeyPlane(Tabular):
         return float(max(self.shuffled_queries.max(), self.shuffled_keys.max()))
 
     @property
-    def is_better_than_shuffled(self) -> bool:
-        """Whether correlation and trustworthiness are both larger than with any of the shuffled points."""
-        trust = float(self.shuffled_trustworthiness.max())
-        return self.correlation > self.largest_shuffled_correlation and self.trustworthiness > trust
+    def largest_rotated_correlation(self) -> float:
+        """The largest correlation of planes that are fitted to rotated queries."""
+        return float(self.rotated.max())
+
+    @property
+    def is_better_than_chance(self) -> bool:
+        """Whether the correlation is larger than any shuffled or rotated one, and the trustworthiness than shuffled."""
+        largest = max(self.largest_shuffled_correlation, self.largest_rotated_correlation)
+        return self.correlation > largest and self.trustworthiness > float(self.shuffled_trustworthiness.max())
 
     def _tables(self) -> Tables:
         points = {"query_x": self.queries[:, 0], "query_y": self.queries[:, 1]}
@@ -67,6 +75,7 @@ class QueryKeyPlane(Tabular):
         return (
             ("token", points),
             ("shuffle", {name: name for name in shuffled}),
+            ("rotation", {"rotated": "rotated"}),
             ("dimension", {"shift": "shift"}),
         )
 

@@ -43,15 +43,16 @@ def query_key_planes(
     """Project the queries and keys of attention heads over several texts onto one plane for each head.
 
     Keys are shifted, and queries and keys scaled, so that both overlap and the attention is unchanged. The plane has
-    their first two principal components. The measures of each plane say whether it is better than with shuffled points;
-    one that is not should not be drawn. With relative positions, the plane has the dot products of queries and keys
-    only ("content-to-content" of `HeadVectors.addends`); with rotary positions, queries and keys are rotated.
+    their first two principal components. The measures of each plane say whether it is better than chance: than with
+    shuffled points, and than planes of rotated queries. One that is not should not be drawn. With relative positions,
+    the plane has the dot products of queries and keys only ("content-to-content" of `HeadVectors.addends`); with rotary
+    positions, queries and keys are rotated.
 
     encodings: the texts. If they have more than `max_tokens` tokens, random texts are used, and of the last one a
         random range. Of a text longer than the window of a local layer, only a range within the window is used.
     heads: (layer, head) pairs, or None for all existing heads.
     max_tokens: largest number of tokens, 20 to 2,000.
-    seed: random seed of the sample and of the shuffled points.
+    seed: random seed of the sample, of the shuffled points and of the rotations.
     report: called with the number of texts, then of heads done.
 
     Returns a plane for each head, by layer.
@@ -64,7 +65,7 @@ def query_key_planes(
     >>> texts = ["She opened the door and walked in.", "The sun rises in the east.", "A dog ran to the old house."]
     >>> encodings = [loaded.tokenizer.encode(text) for text in texts]
     >>> (plane,) = bert_core.query_key_planes(loaded, encodings, [(0, 2)])
-    >>> plane.queries.shape, plane.is_better_than_shuffled
+    >>> plane.queries.shape, plane.is_better_than_chance
     ((29, 2), True)
     """
     config = loaded.config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def query_keys_file(
     r"""Project the queries and keys of attention heads over random texts of a file onto planes.
 
     path: plain text with one text per line, a treebank, or a table. columns: columns of a table, otherwise None.
-    The other arguments, and the result, are those of `query_key_planes`.
+    The other arguments, and the result, are those of `query_key_planes`; `texts` has the numbers of the lines.
     Raises Refused as `query_key_planes` and `text_shards`, and if no text has a readable character.
 
     >>> from pathlib import Path
@@ -41,23 +42,27 @@ def query_keys_file(
     >>> _ = Path("corpus.txt").write_text("\n".join(lines))
     >>> planes = bert_core.query_keys_file(Path("corpus.txt"), bert_core.load("headlight-mini"))
     >>> len(planes), planes[0].labels[:3]
-    (72, ('[CLS]', 'a', 'dog'))
+    (72, ('[CLS]', 'she', 'opened'))
     """
     max_tokens = require_int("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS_LIMIT)
     rng = np.random.default_rng(require_int("seed", seed, 0, MAX_SEED))
     lines = _sample_lines(path, columns, max_tokens, rng)
-    encodings: list[Encoding] = []
+    texts: list[tuple[int, Encoding]] = []  # number of the line, and its encoding
     tokens = 0
     for line in lines:
         try:
             encoding = loaded.tokenizer.encode(line.text, line.pair)
         except Refused:  # no readable character
             continue
-        encodings.append(encoding)
+        texts.append((line.number, encoding))
         tokens += len(encoding)
         if tokens >= max_tokens:
             break
-    return query_key_planes(loaded, encodings, heads, max_tokens=max_tokens, seed=seed, report=report)
+    texts.sort(key=lambda text: text[0])
+    encodings = [encoding for _, encoding in texts]
+    planes = query_key_planes(loaded, encodings, heads, max_tokens=max_tokens, seed=seed, report=report)
+    line_numbers = np.array([number for number, _ in texts], np.int32)
+    return tuple(replace(plane, texts=line_numbers[plane.texts]) for plane in planes)
 
 
 def _sample_lines(path: Path, columns: Columns | None, count: int, rng: np.random.Generator) -> list[Line]:

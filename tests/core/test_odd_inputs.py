@@ -564,6 +564,9 @@ DOORS: dict[str, Door] = {
     "query_key_plane shuffles": lambda a, v: bert_core.query_key_plane(
         np.eye(4), np.eye(4), np.zeros(4), shuffles=v
     ),
+    "query_key_plane rotations": lambda a, v: bert_core.query_key_plane(
+        np.eye(4), np.eye(4), np.zeros(4), rotations=v
+    ),
     "query_key_plane seed": lambda a, v: bert_core.query_key_plane(np.eye(4), np.eye(4), np.zeros(4), seed=v),
     "head_vectors layer": lambda a, v: bert_core.head_vectors(a.loaded, a.encoding, v, 0),
     "score_addends": lambda a, v: bert_core.score_addends(a.loaded, v, 0),

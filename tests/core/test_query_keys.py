@@ -1,16 +1,17 @@
 """Queries and keys in a plane: the attention is unchanged, the measures are those of scikit-learn and SciPy, and random
-clouds are not better than shuffled ones.
+clouds are not better than chance.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import ortho_group, spearmanr
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness as sklearn_trustworthiness
 
@@ -21,9 +22,11 @@ from bert_core.pruning import pruned
 from bert_core.run.query_keys import query_key_planes
 from bert_core.run.vectors import head_vectors
 from bert_core.studies.query_keys import query_keys_file
+from bert_core.studies.texts import read_trees
 from tests.core.test_walk import another
 from tests.families import FAMILIES, reference_of, save_family, sentences
 from tests.near import assert_near
+from viz_app.lessons import TREES
 
 TEXTS = ("the cat sat on the red mat", "a dog ran to the door", "the king saw the old house", "she went to london")
 
@@ -134,7 +137,7 @@ def plane_of(queries: np.ndarray, keys: np.ndarray, texts: np.ndarray, seed: int
     )
 
 
-def test_a_plane_without_the_dot_products_is_not_better_than_shuffled() -> None:
+def test_a_plane_without_the_dot_products_is_refused() -> None:
     """Unrelated variance that fills the plane is refused, also with popular keys; vectors on a circle are drawn."""
     texts = np.repeat(np.arange(10), 20)
     for seed in range(4):
@@ -146,17 +149,44 @@ def test_a_plane_without_the_dot_products_is_not_better_than_shuffled() -> None:
         if seed % 2:  # the first of the small dimensions makes some keys popular with all queries
             queries[:, 4] += 30
         unrelated = plane_of(queries, keys, texts, seed)
-        assert not unrelated.is_better_than_shuffled
+        assert not unrelated.is_better_than_chance
         assert unrelated.trustworthiness > unrelated.shuffled_trustworthiness.max()
         angles = rng.uniform(0, 2 * np.pi, (2, 200))
         circle = np.stack([np.cos(angles), np.sin(angles)], -1) @ np.linalg.qr(rng.standard_normal((8, 8)))[0][:2]
         flat = plane_of(circle[0], circle[1], texts, seed)
-        assert flat.is_better_than_shuffled
+        assert flat.is_better_than_chance
         assert flat.correlation == pytest.approx(1, abs=0.05)
         assert flat.trustworthiness > 0.99
         assert flat.explained_variance == pytest.approx(1)
         assert abs(flat.shuffled_keys.mean()) < 0.05
+        assert len(flat.rotated) == 20
         assert abs(flat.shuffled_trustworthiness.mean() - 0.5) < 0.05
+
+
+@pytest.mark.slow
+def test_unrelated_queries_and_keys_are_refused() -> None:
+    """Planes of independent Gaussian vectors are above all shuffles, and above all 20 rotations in 1 of 21 cases."""
+    texts = np.repeat(np.arange(6), 10)
+    planes = [plane_of(*np.random.default_rng(seed).standard_normal((2, 60, 8)), texts, seed) for seed in range(24)]
+    assert sum(plane.correlation > plane.largest_shuffled_correlation for plane in planes) >= 20
+    assert sum(plane.is_better_than_chance for plane in planes) <= 3
+    ranks = [np.mean(plane.rotated < plane.correlation) for plane in planes]
+    assert 0.3 < np.mean(ranks) < 0.7  # rotations give correlations as large as those of the unrelated queries
+
+
+@pytest.mark.slow
+def test_rotated_queries_of_a_head_are_refused() -> None:
+    """A head of the bundled model is accepted; after a rotation of its queries about their mean it is refused."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    encodings = [loaded.tokenizer.encode(tree.text) for tree, _ in islice(read_trees(TREES), 20)]
+    heads = [head_vectors(loaded, encoding, 3, 8) for encoding in encodings]
+    queries, keys = (np.concatenate([getattr(head, name) for head in heads]) for name in ("queries", "keys"))
+    texts = np.repeat(np.arange(20), [len(encoding) for encoding in encodings])
+    assert plane_of(queries, keys, texts).is_better_than_chance
+    mean = queries.mean(0)
+    for seed in range(4):
+        rotation = ortho_group(queries.shape[1], seed=seed).rvs()
+        assert not plane_of((queries - mean) @ rotation + mean, keys, texts, seed).is_better_than_chance
 
 
 def test_a_plane_without_spread_is_finite() -> None:
@@ -164,7 +194,7 @@ def test_a_plane_without_spread_is_finite() -> None:
     plane = plane_of(np.ones((20, 4)), np.full((20, 4), 3.0), np.repeat([0, 1], 10))
     assert (plane.scale, plane.explained_variance, plane.correlation) == (1.0, 0.0, 0.0)
     assert not plane.queries.any() and not plane.keys.any()
-    assert not plane.is_better_than_shuffled
+    assert not plane.is_better_than_chance
 
 
 def test_the_sample_depends_on_the_seed_alone(tiny_loaded: LoadedModel, encodings: list[Encoding]) -> None:
@@ -228,12 +258,13 @@ def test_impossible_requests_are_refused(tiny_loaded: LoadedModel, encodings: li
 
 
 def test_a_file_gives_the_planes_of_its_texts(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
-    """All tokens of a short file, in any order of the texts; a sample of a long one; lines without characters apart."""
+    """All tokens of a short file with the lines of their texts; a sample of a long one; empty lines are left out."""
     path = tmp_path / "texts.txt"
     path.write_text("\n\n".join(TEXTS), encoding="utf-8")
     (plane,) = query_keys_file(path, tiny_loaded, [(0, 2)])
-    expected = sorted(label for text in TEXTS for label in tiny_loaded.tokenizer.encode(text).labels)
-    assert sorted(plane.labels) == expected
+    labels = [tiny_loaded.tokenizer.encode(text).labels for text in TEXTS]
+    assert plane.labels == tuple(label for text_labels in labels for label in text_labels)
+    assert np.array_equal(plane.texts, np.repeat([0, 2, 4, 6], [*map(len, labels)]))  # lines, with empty ones between
     path.write_text("\n".join(f"{text} in {name}" for text in TEXTS for name in ("london", "paris") * 40))
     (plane,) = query_keys_file(path, tiny_loaded, [(0, 2)], max_tokens=60)
     assert 58 <= len(plane.labels) <= 60
@@ -247,4 +278,4 @@ def test_the_points_are_a_table(tiny_loaded: LoadedModel, encodings: list[Encodi
     assert list(table.columns) == ["token", "label", "text", "position", "query_x", "query_y", "key_x", "key_y"]
     assert np.array_equal(table[["key_x", "key_y"]].to_numpy(), plane.keys)
     assert [*table["label"]] == [*plane.labels]
-    assert len(plane.table("shuffled_queries")) == 20
+    assert len(plane.table("shuffled_queries")) == len(plane.table("rotated")) == 20

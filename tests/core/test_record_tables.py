@@ -123,7 +123,7 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
         layer=1, head=2, labels=("the", "king", "a", "dog"), texts=np.array([0, 0, 3, 3], np.int32),
         positions=np.array([1, 2, 0, 1], np.int32), queries=numbers(4, 2), keys=numbers(4, 2), scale=0.5,
         shift=numbers(5), explained_variance=0.25, correlation=0.5, shuffled_queries=numbers(3),
-        shuffled_keys=numbers(3), trustworthiness=0.75, shuffled_trustworthiness=numbers(3),
+        shuffled_keys=numbers(3), rotated=numbers(2), trustworthiness=0.75, shuffled_trustworthiness=numbers(3),
     )  # fmt: skip
     similarity = records.Similarity(text, encode("a dog"), 0.5, numbers(size, 4), numbers(2, 5), "mean", True)
     token_maps = records.TokenMaps(
@@ -294,6 +294,7 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
             "shuffle:3": {name: getattr(plane, name) for name in (
                 "shuffled_queries", "shuffled_keys", "shuffled_trustworthiness",
             )},
+            "rotation:2": {"rotated": plane.rotated},
             "dimension:5": {"shift": plane.shift},
         }),
         "Similarity": Sample(similarity, {

@@ -19,12 +19,20 @@ MAX_PRINTED = 12  # heads
 
 
 def query_keys(
-    file: shared.FileOfTexts,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Texts (.txt, .conllu), or with --text a table; without one, the bundled sentences.",
+        ),
+    ] = None,
     heads: Annotated[str, option("Heads as layer.head, such as 3.8,4.*; or all.")] = "all",
     max_tokens: Annotated[
         int, option("Largest number of tokens, of random texts.", "--tokens", min=20, max=2_000)
     ] = 1_000,
-    seed: Annotated[int, option("Random seed of the texts and of the shuffles.", min=0)] = 0,
+    seed: Annotated[int, option("Random seed of texts, shuffles and rotations.", min=0)] = 0,
     out: Annotated[Path | None, output_file("Measures of each head: .csv or .parquet.")] = None,
     points: Annotated[Path | None, output_file("Points of one head: .csv or .npz.")] = None,
     text: shared.TextColumn = None,
@@ -32,14 +40,15 @@ def query_keys(
     model: shared.ModelName = shared.DEFAULT_MODEL,
     device: shared.Device = "auto",
 ) -> None:
-    """Compare planes of queries and keys with shuffled ones.
+    """Compare planes of queries and keys with chance.
 
     The plane of a head has the first two principal components of its queries and keys. Prints how well distances there
-    represent dot products, and whether this is better than with shuffled points.
+    represent dot products, and whether this is better than with shuffled points and with randomly rotated queries.
     """
     from bert_core.studies.query_keys import query_keys_file
     from bert_core.studies.tables import write_columns
     from viz_app.export.query_keys import POINT_KINDS, plane_columns, points_file
+    from viz_app.lessons import TREES
 
     shared.check_output(out, file, kinds=("csv", "parquet"))
     kind = shared.check_output(points, file, kinds=POINT_KINDS, name="--points")
@@ -49,7 +58,13 @@ def query_keys(
     if points is not None and (pairs is None or len(set(pairs)) != 1):
         raise Refused(f"--points is of one head, and --heads is {heads!r}: name one, as in 3.8")
     planes = query_keys_file(
-        file, loaded, pairs, columns=columns, max_tokens=max_tokens, seed=seed, report=shared.ProgressPrinter()
+        TREES if file is None else file,
+        loaded,
+        pairs,
+        columns=columns,
+        max_tokens=max_tokens,
+        seed=seed,
+        report=shared.ProgressPrinter(),
     )
     if out is not None:
         write_columns(plane_columns(planes), out)
@@ -59,11 +74,11 @@ def query_keys(
 
 
 def _print_planes(planes: tuple[QueryKeyPlane, ...]) -> None:
-    """Print the measures of the planes with the largest correlations, and how many are better than shuffled."""
+    """Print the measures of the planes with the largest correlations, and how many are better than chance."""
     import numpy as np
 
     ordered = sorted(planes, key=lambda plane: -plane.correlation)
-    columns = {"head": "", "correlation": "z.2f", "shuffled correlation": "z.2f"}
+    columns = {"head": "", "correlation": "z.2f", "shuffled correlation": "z.2f", "rotated correlation": "z.2f"}
     print_table(
         {**columns, "trustworthiness": ".2f", "shuffled trustworthiness": ".2f", "better": ""},
         (
@@ -71,17 +86,19 @@ def _print_planes(planes: tuple[QueryKeyPlane, ...]) -> None:
                 f"L{plane.layer} H{plane.head}",
                 plane.correlation,
                 plane.largest_shuffled_correlation,
+                plane.largest_rotated_correlation,
                 plane.trustworthiness,
                 float(plane.shuffled_trustworthiness.max()),
-                "yes" if plane.is_better_than_shuffled else "no",
+                "yes" if plane.is_better_than_chance else "no",
             )
             for plane in ordered[:MAX_PRINTED]
         ),
     )
-    better = sum(plane.is_better_than_shuffled for plane in planes)
+    better = sum(plane.is_better_than_chance for plane in planes)
     correlation = np.median([plane.correlation for plane in planes])
+    rotated = np.median([plane.largest_rotated_correlation for plane in planes])
     trust = np.median([plane.trustworthiness for plane in planes])
     typer.echo(
-        f"{len(planes[0].labels):,} tokens; {better} of {len(planes)} heads are better than shuffled; medians: "
-        f"correlation {correlation:z.2f}, trustworthiness {trust:.2f}"
+        f"{len(planes[0].labels):,} tokens; {better} of {len(planes)} heads are better than chance; medians: "
+        f"correlation {correlation:z.2f}, rotated {rotated:z.2f}, trustworthiness {trust:.2f}"
     )

@@ -18,11 +18,12 @@ def plane_columns(planes: Sequence[QueryKeyPlane]) -> dict[str, list[object]]:
         "tokens": [len(plane.labels) for plane in planes],
         "correlation": [plane.correlation for plane in planes],
         "shuffled_correlation": [plane.largest_shuffled_correlation for plane in planes],
+        "rotated_correlation": [plane.largest_rotated_correlation for plane in planes],
         "trustworthiness": [plane.trustworthiness for plane in planes],
         "shuffled_trustworthiness": [float(plane.shuffled_trustworthiness.max()) for plane in planes],
         "explained_variance": [plane.explained_variance for plane in planes],
         "scale": [plane.scale for plane in planes],
-        "better": [plane.is_better_than_shuffled for plane in planes],
+        "better": [plane.is_better_than_chance for plane in planes],
     }
 
 
@@ -35,12 +36,13 @@ def points_file(plane: QueryKeyPlane, kind: str) -> bytes:
 
 
 def measures_in_words(plane: QueryKeyPlane) -> str:
-    """Return a sentence with the correlation and trustworthiness of a plane and of shuffled points."""
+    """Return a sentence with the correlation and trustworthiness of a plane, of shuffled points and of rotations."""
     shuffled = plane.largest_shuffled_correlation, float(plane.shuffled_trustworthiness.max())
     count = len(plane.shuffled_keys)
     return (
         f"correlation of dot product and nearness {plane.correlation:z.2f} (at most {shuffled[0]:z.2f} with {count} "
-        f"shuffles of queries or keys), trustworthiness {plane.trustworthiness:.2f} (at most {shuffled[1]:.2f} with "
+        f"shuffles of queries or keys, {plane.largest_rotated_correlation:z.2f} with {len(plane.rotated)} rotations of "
+        f"the queries), trustworthiness {plane.trustworthiness:.2f} (at most {shuffled[1]:.2f} with "
         "shuffled points)"
     )
 
@@ -52,6 +54,6 @@ def plane_snippet(plane: QueryKeyPlane, model: str, file: str) -> str:
         "import bert_core\n\n"
         f"loaded = bert_core.load({model!r})\n"
         f"(plane,) = bert_core.query_keys_file(Path({file!r}), loaded, [({plane.layer}, {plane.head})])\n"
-        "print(plane.correlation, plane.trustworthiness, plane.is_better_than_shuffled)\n"
+        "print(plane.correlation, plane.trustworthiness, plane.is_better_than_chance)\n"
         "print(plane.table())\n"
     )

@@ -34,7 +34,8 @@ def query_key_map(
 ) -> go.Figure:
     """Draw the queries and the keys of tokens in one plane, as circles and diamonds; a click returns the text.
 
-    queries, keys: (token, 2). labels: (token,). texts, positions: (token,), the text of each token and its place there.
+    queries, keys: (token, 2). labels: (token,). texts, positions: (token,), the line of the text of each token, from 0,
+        and its place there.
     selected_text: its points are larger than the others, and have labels if it is short. None for no such text.
     by_position: whether the colour is the position in the text instead of the kind of point.
     Raises ValueError if the lengths differ.
@@ -58,7 +59,7 @@ def query_key_map(
             x, y = coordinates[rows].T.tolist()
             hovers = [
                 f"{name} of {plain(labels[row], LONGEST_HOVER)}<br>"
-                f"position {positions[row]} of text {texts[row] + 1}<br>{contexts[row]}"
+                f"position {positions[row]}, text of line {texts[row] + 1}<br>{contexts[row]}"
                 for row in rows
             ]
             groups.append(

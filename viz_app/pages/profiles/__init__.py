@@ -29,7 +29,7 @@ tenth: Param[int] = Param(  # 1: the weakest
     arguments={"options": range(1, TENTHS + 1), "required": True, "label_visibility": "collapsed"},
 )
 hidden = toggle("hidden", **TEXTS.control("hidden"))
-# Of the queries and keys in one plane: the text of the sample whose points are marked, from 1; 0 for none.
+# Of the queries and keys in one plane: the line of the file whose points are marked, from 1; 0 for none.
 plane_text: Param[int] = Param("plane_text", 0, parse_index, str, "selectbox", **TEXTS.control("plane_text"), step=True)
 plane_colour = select("plane_colour", **TEXTS.control("plane_colour"))
 

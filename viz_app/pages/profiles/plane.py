@@ -27,7 +27,7 @@ from viz_app.shell.view import View, add_file, chart, write_note, write_result
 from viz_app.shell.work import confirm, estimate_seconds, work
 
 SENTENCE_TOKENS = 32  # typical
-MEASURES_SECONDS = 2.0  # of the correlations and neighbourhoods with their shuffles
+MEASURES_SECONDS = 4.0  # of the correlations and neighbourhoods with their shuffles and rotations
 QUICK_SECONDS = 10.0  # work that takes longer is started by a button
 MAX_WORDS = 6  # of a text in its list
 SIDE = 480  # pixels of the square with the points
@@ -36,7 +36,7 @@ KEY = "query_key_plane"  # of the figure
 
 def draw(page: View, model: LoadedModel, row: Any) -> None:
     """Draw the plane of the selected head beside the grid of all heads. row: container of the controls."""
-    existing_heads(model)
+    off = existing_heads(model)
     layer, head = selected_head(lambda: _first_head(model))
     with row:
         own_corpus.corpus_control(model)
@@ -63,14 +63,19 @@ def draw(page: View, model: LoadedModel, row: Any) -> None:
         add_file("Points (CSV)", lambda: points_file(plane, "csv"), "query_keys.csv")
         add_file("Points (NPZ)", lambda: points_file(plane, "npz"), "query_keys.npz")
         add_file("Python code", lambda: plane_snippet(plane, model.name, corpus.name), "query_keys.py")
-        if not plane.is_better_than_shuffled:
+        if off:
+            write_note(TEXTS["plane.heads_off"])
+        if not plane.is_better_than_chance:
             sentence = TEXTS["plane.refused"].format(layer=layer, head=head, measures=measures_in_words(plane))
             st.info(with_help(sentence), icon=":material/info:")
             return
         with text_place:
             number = _select_text(plane)
         _draw_plane(plane, None if number == 0 else number - 1)
-    page.read(TEXTS["plane.reading"], TEXTS["plane.misleads"].format(size=len(plane.shift)))
+    page.read(
+        TEXTS["plane.reading"],
+        TEXTS["plane.misleads"].format(size=len(plane.shift), rotated=plane.largest_rotated_correlation),
+    )
     if model.config.position_scheme.distances is not None:
         write_note(TEXTS["plane.relative"])
 
@@ -100,6 +105,7 @@ def _draw_plane(plane: QueryKeyPlane, selected_text: int | None) -> None:
     names = {"layer": plane.layer, "head": plane.head}
     line = TEXTS["plane.line"].format(
         shuffled=plane.largest_shuffled_correlation,
+        rotated=plane.largest_rotated_correlation,
         trust=plane.trustworthiness,
         shuffled_trust=plane.shuffled_trustworthiness.max(),
         variance=plane.explained_variance,
@@ -116,7 +122,7 @@ def _draw_plane(plane: QueryKeyPlane, selected_text: int | None) -> None:
 
 
 def _select_text(plane: QueryKeyPlane) -> int:
-    """Draw the list of texts, and return the number of the selected one, from 1; 0 for all texts."""
+    """Draw the list of texts, and return the line of the selected one, from 1; 0 for all texts."""
     words: dict[int, list[str]] = {}
     for label, text in zip(plane.labels, plane.texts.tolist(), strict=True):
         words.setdefault(text, []).append(label)
@@ -139,7 +145,8 @@ def _seconds(model: LoadedModel, corpus: Upload, layer: int, head: int) -> float
 
 
 def _memory(model: LoadedModel, corpus: Upload, layer: int, head: int) -> int:
-    return forward_bytes(model, model.config.max_position_embeddings, 1)
+    distances = 4 * 8 * (2 * MAX_TOKENS) ** 2  # of all pairs of queries and keys, measured: four arrays at the peak
+    return forward_bytes(model, model.config.max_position_embeddings, 1) + distances
 
 
 @work("Projecting the queries and keys of L{layer} H{head}", seconds=_seconds, memory=_memory)

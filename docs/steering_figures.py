@@ -4,9 +4,10 @@
     python docs/steering_figures.py --quick    one depth and few sentences, to check that it works
 
 The directions are fitted on the sentences of four fifths of the frames of bert-agreement and on their labels of words:
-the number of the subject, and the own number of each noun. Sentences of the other frames are steered by a factor of 1
-towards the other number. It counts the sentences in which the model prefers the right verb before, and the wrong one
-after.
+the number of the subject, and the own number of each noun. Sentences of the other frames, in which the model prefers
+the right verb, are steered by each factor of `FACTORS` towards the other number. The first table counts those in which
+it prefers the wrong verb after, by vectors that lead from one mean to the other. The second does so with all vectors
+rescaled to the norm of the difference of means.
 """
 
 from __future__ import annotations
@@ -71,8 +72,10 @@ def correct_sentences(loaded: LoadedModel, items: Sequence[Agreement]) -> list[A
     return correct
 
 
-def steer_sentences(loaded: LoadedModel, items: Sequence[Agreement], vector: np.ndarray, depth: int) -> list[Steered]:
-    """Steer sentences to the other number of their subject. vector: from singular to plural."""
+def steer_sentences(
+    loaded: LoadedModel, items: Sequence[Agreement], vector: np.ndarray, depth: int, *, draws: int = DRAWS
+) -> list[Steered]:
+    """Steer sentences to the other number of their subject. vector: from singular to plural. draws: random vectors."""
     changed, random_changed = np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
     divergences, random_divergences = np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
     for number, item in enumerate(items):
@@ -80,42 +83,64 @@ def steer_sentences(loaded: LoadedModel, items: Sequence[Agreement], vector: np.
         target = bert_core.word_target(loaded.tokenizer, encoding, item.right, against=item.wrong)
         signed_vector = vector if item.subject == NUMBERS[0] else -vector
         steering = bert_core.steer(
-            loaded, encoding, target, signed_vector, depth, factors=FACTORS, draws=DRAWS, seed=number
+            loaded, encoding, target, signed_vector, depth, factors=FACTORS, draws=draws, seed=number
         )
         changed += steering.values < 0
         random_changed += (steering.random_values < 0).mean(0)
         divergences += steering.mean_divergences
-        random_divergences += steering.random_mean_divergences
+        random_divergences += steering.random_divergence_mean
     columns = zip(changed, random_changed, divergences, random_divergences, strict=True)
     return [Steered(*(value / len(items) for value in column)) for column in columns]
 
 
-def table(loaded: LoadedModel, label: str) -> str:
-    """Return the table of a label as Markdown."""
+def tables(loaded: LoadedModel, label: str) -> str:
+    """Return both tables of a label as Markdown: with the norm of each vector, and with one norm at each depth."""
     training, held_out = split_sentences(label)
     items = correct_sentences(loaded, held_out)
-    lines = [
+    own_norm = [
         f"{len(items)} sentences, {DRAWS} random vectors each:\n",
         "| depth | direction | norm | "
         + " | ".join(f"changed, c = {factor:g} | by random vectors" for factor in FACTORS)
         + f" | other words, c = {FACTORS[0]:g} | by random vectors |",
         "| ---: | --- | ---: |" + " ---: |" * (2 * len(FACTORS) + 2),
     ]
+    one_norm = [
+        "Rescaled to the norm of `means`:\n",
+        "| depth | direction | cosine with `means` | "
+        + " | ".join(f"changed, c = {factor:g}" for factor in FACTORS)
+        + f" | other words, c = {FACTORS[0]:g} |",
+        "| ---: | --- | ---: |" + " ---: |" * (len(FACTORS) + 1),
+    ]
     settings = bert_core.ProbeSettings(words=WORDS)
     for depth in DEPTHS:
-        for direction in DIRECTIONS:
-            vector = bert_core.label_vector(loaded, training, depth, NUMBERS, direction=direction, settings=settings)
+        vectors = {
+            direction: bert_core.label_vector(loaded, training, depth, NUMBERS, direction=direction, settings=settings)
+            for direction in DIRECTIONS
+        }
+        norms = {direction: float(np.linalg.norm(vector)) for direction, vector in vectors.items()}
+        means_unit = vectors["means"] / norms["means"]
+        for direction, vector in vectors.items():
             results = steer_sentences(loaded, items, vector, depth)
             shares = " | ".join(f"{result.changed:.1%} | {result.random_changed:.1%}" for result in results)
-            lines.append(
-                f"| {depth} | {direction} | {np.linalg.norm(vector):.2f} | {shares} | {results[0].divergence:.4f} | "
+            own_norm.append(
+                f"| {depth} | {direction} | {norms[direction]:.2f} | {shares} | {results[0].divergence:.4f} | "
                 f"{results[0].random_divergence:.4f} |"
             )
-            print(lines[-1], flush=True)
-    return "\n".join(lines) + "\n"
+            print(own_norm[-1], flush=True)
+            if direction == "means":
+                random_shares = " | ".join(f"{result.random_changed:.1%}" for result in results)
+                random_row = f"| {depth} | random vectors | | {random_shares} | {results[0].random_divergence:.4f} |"
+            else:  # the random vectors are those of the difference of means: one is the least that `steer` draws
+                scaled = vector * (norms["means"] / norms[direction])
+                results = steer_sentences(loaded, items, scaled, depth, draws=1)
+            shares = " | ".join(f"{result.changed:.1%}" for result in results)
+            cosine = float(vector @ means_unit) / norms[direction]
+            one_norm.append(f"| {depth} | {direction} | {cosine:.2f} | {shares} | {results[0].divergence:.4f} |")
+        one_norm.append(random_row)
+    return "\n".join([*own_norm, "", *one_norm]) + "\n"
 
 
 if __name__ == "__main__":
     model = bert_core.load("headlight-mini")
     for name in LABELS:
-        print(f"\n## {name}\n\n{table(model, name)}", flush=True)
+        print(f"\n## {name}\n\n{tables(model, name)}", flush=True)

@@ -13,8 +13,6 @@ from bert_core.records.tables import Tables, Tabular
 from bert_core.records.targets import Target
 from bert_core.tokenizer import Encoding
 
-BAND = (0.025, 0.975)  # quantiles of the random vectors: their middle 95%
-
 
 @compared_by_value
 @dataclass(frozen=True)
@@ -36,9 +34,11 @@ class Steering(Tabular):
         (
             "dose",
             {
-                "value": "values", "effect": "effects", "random_low": "random_low", "random_high": "random_high",
-                "random_share": "random_share", "divergence": "mean_divergences",
-                "random_divergence": "random_mean_divergences",
+                "value": "values", "effect": "effects", "random_low": "random_low", "random_mean": "random_mean",
+                "random_high": "random_high", "p_value": "p_values", "divergence": "mean_divergences",
+                "random_divergence_low": "random_divergence_low",
+                "random_divergence_mean": "random_divergence_mean",
+                "random_divergence_high": "random_divergence_high",
             },
         ),
         ("draw dose", {"random_value": "random_values", "random_effect": "random_effects"}),
@@ -87,21 +87,42 @@ class Steering(Tabular):
 
     @property
     def random_low(self) -> np.ndarray:
-        """The lower end of the middle 95% of the target with random vectors, (factor,)."""
-        low: np.ndarray = np.quantile(self.random_values, BAND[0], axis=0)
+        """The lowest target with a random vector, (factor,).
+
+        A vector that has no more effect than random ones gives a target below the lowest or above the highest of n
+        random vectors with a probability of at most 2 / (n + 1). `p_values` is the test.
+        """
+        low: np.ndarray = self.random_values.min(0)
         return low
 
     @property
+    def random_mean(self) -> np.ndarray:
+        """The mean of the target with random vectors, (factor,)."""
+        mean: np.ndarray = self.random_values.mean(0)
+        return mean
+
+    @property
     def random_high(self) -> np.ndarray:
-        """The upper end of the middle 95% of the target with random vectors, (factor,)."""
-        high: np.ndarray = np.quantile(self.random_values, BAND[1], axis=0)
+        """The highest target with a random vector, (factor,)."""
+        high: np.ndarray = self.random_values.max(0)
         return high
 
     @property
-    def random_share(self) -> np.ndarray:
-        """The share of random vectors whose effect is at least as large in absolute value, (factor,), 0 to 1."""
-        share: np.ndarray = (np.abs(self.random_effects) >= np.abs(self.effects)).mean(0)
-        return share
+    def random_counts(self) -> np.ndarray:
+        """The number of random vectors whose effect is at least as large in absolute value, (factor,)."""
+        counts: np.ndarray = (np.abs(self.random_effects) >= np.abs(self.effects)).sum(0)
+        return counts
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """The probability of at least as large an absolute effect by a random direction, (factor,), 0 to 1.
+
+        With k of n random vectors that have such an effect, (k + 1) / (n + 1): a random vector has a value of at most
+        p with a probability of at most p. Each value tests one factor.
+        Source: Phipson & Smyth 2010 (doi:10.2202/1544-6115.1585), section 4.
+        """
+        values: np.ndarray = (self.random_counts + 1) / (len(self.random_values) + 1)
+        return values
 
     @property
     def mean_divergences(self) -> np.ndarray:
@@ -109,14 +130,27 @@ class Steering(Tabular):
         return _mean_over_positions(self.divergences)
 
     @property
-    def random_mean_divergences(self) -> np.ndarray:
+    def random_divergence_low(self) -> np.ndarray:
+        """The lowest mean of the divergences over the other positions by a random vector, (factor,), in nats."""
+        low: np.ndarray = _mean_over_positions(self.random_divergences).min(0)
+        return low
+
+    @property
+    def random_divergence_mean(self) -> np.ndarray:
         """The mean of the divergences over the other positions and the random vectors, (factor,), in nats."""
-        return _mean_over_positions(self.random_divergences.mean(0))
+        mean: np.ndarray = _mean_over_positions(self.random_divergences).mean(0)
+        return mean
+
+    @property
+    def random_divergence_high(self) -> np.ndarray:
+        """The highest mean of the divergences over the other positions by a random vector, (factor,), in nats."""
+        high: np.ndarray = _mean_over_positions(self.random_divergences).max(0)
+        return high
 
 
 def _mean_over_positions(divergences: np.ndarray) -> np.ndarray:
-    """Return the mean (factor,) of divergences (factor, position); NaN without positions."""
-    if not divergences.shape[1]:
-        return np.full(len(divergences), np.nan)
-    mean: np.ndarray = divergences.mean(1)
+    """Return the mean of divergences over their last axis, the positions; NaN without positions."""
+    if not divergences.shape[-1]:
+        return np.full(divergences.shape[:-1], np.nan)
+    mean: np.ndarray = divergences.mean(-1)
     return mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from bert_core.tokenizer import Encoding
 
 FACTORS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 MAX_FACTORS = 1000
+MAX_DIVERGENCES = 10_000_000  # of all random vectors, factors and positions: 80 MB
 SCORE_COPIES = 4  # float32 copies of the scores of all words that exist at once
 
 
@@ -64,7 +65,8 @@ def steer(
     head_mask: as for `capture`. batch_tokens: as for `patch`.
     report: called with the number of passes done, see `Progress`.
     Raises Refused for a target without a trained head, a depth or position that does not exist, a vector of another
-    width, and factors that are empty or not finite.
+    width, factors that are empty or not finite, more than 10 million divergences, and factors so large that the states
+    overflow.
     Source: activation addition, Turner 2023 (arXiv:2308.10248).
 
     >>> import bert_core
@@ -79,7 +81,7 @@ def steer(
     """
     check_target(loaded, encoding, target)
     vector = require_array("the vector", vector, "hidden")
-    factor_values = _factors(factors)
+    factor_values = check_factors(factors)
     special = encoding.special
     typed_positions = [position for position in range(len(encoding)) if not special[position]]
     requested = typed_positions if positions is None else require_sequence("positions", positions, "whole numbers")
@@ -90,13 +92,22 @@ def steer(
     edited(loaded, edits[:1])  # checks the depth and the width
     depth, vector = edits[0].depth, edits[0].vector
     vectors = np.concatenate([vector[None], random_vectors(vector, require_int("draws", draws, 1), seed)])
+    norm = float(np.linalg.norm(vectors[0]))
     layers, gates = encoder_layers(loaded), layer_gates(loaded, head_mask)
     states = run_layers(layers, embed_text(loaded, encoding), 0, depth, gates=gates)
+    _check_size(vectors, factor_values, states)
     rows = target_rows(loaded, encoding, target)
     excluded = {*rows, *encoding.mask_positions}
     other_positions = [
         position for position in typed_positions if position not in excluded and loaded.has_head("words")
     ]
+    random_count = len(vectors) - 1
+    divergence_count = random_count * len(factor_values) * len(other_positions)
+    if divergence_count > MAX_DIVERGENCES:
+        raise Refused(
+            f"{random_count:,} random vectors, {len(factor_values):,} factors and {len(other_positions):,} other "
+            f"words make {divergence_count:,} divergences: give fewer, for at most {MAX_DIVERGENCES:,}"
+        )
     last_positions = sorted({*rows, *other_positions})
     row_indices, other_indices = (
         [last_positions.index(position) for position in part] for part in (rows, other_positions)
@@ -114,7 +125,7 @@ def steer(
     base_tokens = np.empty(0, np.int64) if base_scores is None else base_scores.argmax(-1).cpu().numpy()
     shape = len(vectors), len(factor_values)
     values, divergences = np.full(shape, base_values[0]), np.zeros((*shape, len(other_positions)))
-    tokens = np.broadcast_to(base_tokens, divergences.shape).copy()
+    tokens = np.tile(base_tokens, (len(factor_values), 1))  # with the vector itself
     variants = [(draw, index) for draw, index in np.ndindex(shape) if factor_values[index]]
     copies = copies_per_batch(batch_tokens, loaded.device, len(encoding))
     for first in range(0, len(variants), copies):
@@ -122,37 +133,71 @@ def steer(
         added = (vectors[draw_numbers] * factor_values[factor_numbers, None]).astype(np.float32)
         steered = states.repeat(len(added), 1, 1)
         steered[:, list(steered_positions)] += torch.from_numpy(added).to(states)[:, None]
-        values[draw_numbers, factor_numbers], last = run(steered)
+        part_values, last = run(steered)
+        values[draw_numbers, factor_numbers] = part_values
+        finite = np.isfinite(part_values)
         if base_scores is not None:
-            parts = list(_compare_predictions(loaded, base_scores, last))
-            divergences[draw_numbers, factor_numbers] = np.concatenate([part for part, _ in parts])
-            tokens[draw_numbers, factor_numbers] = np.concatenate([part for _, part in parts])
+            token_copies = int((draw_numbers == 0).sum())  # the first ones
+            part_divergences, part_tokens = _compare_predictions(loaded, base_scores, last, token_copies)
+            divergences[draw_numbers, factor_numbers] = part_divergences
+            tokens[factor_numbers[:token_copies]] = part_tokens
+            finite &= np.isfinite(part_divergences).all(-1)
+        if not finite.all():
+            factor = factor_values[factor_numbers[~finite][0]]
+            raise Refused(
+                f"a factor of {factor:g} gives predictions that are not finite: the norm of the vector is {norm:.3g}, "
+                "so give smaller factors"
+            )
         report_count(report, first + len(added), len(variants), "passes")
     return Steering(
-        encoding, target, depth, steered_positions, float(np.linalg.norm(vector)), factor_values,
-        float(base_values[0]), values[0], values[1:], tuple(other_positions), divergences[0], divergences[1:],
-        base_tokens, tokens[0],
+        encoding, target, depth, steered_positions, norm, factor_values, float(base_values[0]), values[0],
+        values[1:], tuple(other_positions), divergences[0], divergences[1:], base_tokens, tokens,
     )  # fmt: skip
 
 
 def _compare_predictions(
-    loaded: LoadedModel, base_scores: Tensor, states: Tensor
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the divergences and the most likely tokens, (copy, position) each, for some copies at a time.
+    loaded: LoadedModel, base_scores: Tensor, states: Tensor, token_copies: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the divergences (copy, position), and the most likely tokens of the first copies (copy, position).
 
     base_scores: (position, vocab), log-probabilities of the unchanged text. states: (copy, position, hidden), of the
-    last layer.
+    last layer. token_copies: number of copies whose most likely tokens are returned.
     """
+    divergences, tokens = [], []
     for part in states.split(max(1, BYTES_AT_ONCE // (SCORE_COPIES * 4 * base_scores.numel()))):  # type: ignore[no-untyped-call]
         scores = loaded.model.cls.predictions(part).float().log_softmax(-1)
         differences = (base_scores.exp() * (base_scores - scores)).sum(-1)
-        yield as_array(differences.clamp(min=0)), scores.argmax(-1).cpu().numpy()
+        divergences.append(differences.clamp(min=0))
+        tokens.append(scores[:token_copies].argmax(-1))
+        token_copies -= len(tokens[-1])
+    return as_array(torch.cat(divergences)), torch.cat(tokens).cpu().numpy()
 
 
-def _factors(factors: Sequence[float]) -> np.ndarray:
-    """Return the different factors in ascending order, float64. Raises Refused if there are none or too many."""
+def _check_size(vectors: np.ndarray, factors: np.ndarray, states: Tensor) -> None:
+    """Raise Refused if the squared norm of a vector times a factor overflows, as layer normalisation computes it.
+
+    vectors: (draw, hidden), of the same norm. states: to which they are added.
+    """
+    factor = factors[np.abs(factors).argmax()]
+    with np.errstate(over="ignore"):
+        largest = torch.from_numpy((vectors * factor).astype(np.float32)).to(states.dtype)
+    if not largest.to(torch.promote_types(torch.float32, states.dtype)).square().sum(-1).isfinite().all():
+        raise Refused(
+            f"a factor of {factor:g} is too large for a vector of norm {np.linalg.norm(vectors[0]):.3g}: the squared "
+            "norm of the product overflows, so give smaller factors"
+        )
+
+
+def check_factors(factors: Sequence[float]) -> np.ndarray:
+    """Return the different factors in ascending order, float64.
+
+    Raises Refused if there are none or too many, and for one that is not a finite number.
+    """
     items = require_sequence("factors", factors, "numbers")
     values = sorted({require_float("a factor", item) for item in items})
+    for value in values:
+        if not np.isfinite(value):
+            raise Refused(f"a factor is {value:g}: it must be a finite number")
     if not 1 <= len(values) <= MAX_FACTORS:
         raise Refused(f"factors has {len(values):,} different numbers: give 1 to {MAX_FACTORS:,}")
     return np.array(values)

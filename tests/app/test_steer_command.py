@@ -43,6 +43,8 @@ def test_the_table_has_the_values_of_the_library(
     header, *lines = printed.splitlines()
     assert header.split()[:2] == ["factor", "target"]
     assert_near([float(line.split()[1]) for line in lines], expected.values, 1e-3)
+    assert_near([float(line.split()[5]) for line in lines], expected.p_values, 1e-2)
+    assert_near([float(line.split()[-1]) for line in lines], expected.random_divergence_mean, 1e-2)
     assert np.abs(expected.effects).max() > 0
 
 
@@ -54,6 +56,7 @@ def test_the_table_has_the_values_of_the_library(
         (("--depth", "1", "--word", "king", "--from", "pet"), "give both --from and --to"),
         (("--depth", "9", "--word", "king"), "depth is 9: it must be a whole number from 0 to 2"),
         (("--depth", "1", "--word", "king", "--factors", "1;2"), "--factors is '1;2': write numbers with commas"),
+        (("--depth", "1", "--word", "king", "--factors", "1e30,1e38"), "a factor of 1e+38"),
         (
             ("--depth", "1", "--word", "king", "--from", "pet", "--to", "cat"),
             "must be two different ones of other, pet",
@@ -67,3 +70,15 @@ def test_wrong_input_is_one_sentence(
         "steer", words, TEXT, "--label", "kind", "--least", "1", "--model", tiny_model_folder, "--device", "cpu", *given
     )
     assert code == 2 and sentence in err and len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("factors", ["nan", "0,inf", ",".join(map(str, range(1001)))])
+def test_wrong_factors_are_refused_before_the_vector_is_fitted(
+    headlight: Run, words: Path, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch, factors: str
+) -> None:
+    monkeypatch.setattr(bert_core, "label_vector", lambda *_, **__: pytest.fail("the vector is fitted"), raising=False)
+    code, _, err = headlight(
+        "steer", words, TEXT, "--label", "kind", "--depth", "1", "--word", "king", "--factors", factors,
+        "--model", tiny_model_folder,
+    )  # fmt: skip
+    assert code == 2 and "factor" in err and len(err.strip().splitlines()) == 1

@@ -62,18 +62,22 @@ def test_figures_table_and_files_are_those_of_the_library(loaded: LoadedModel) -
     target_figure, others_figure = drawn(app)
     lines = {trace["name"]: trace["y"] for trace in target_figure["data"] if "name" in trace}
     assert_near(lines["this direction"], expected.values)
-    assert_near(lines["random vectors"], np.median(expected.random_values, axis=0))
+    assert_near(lines["random vectors"], expected.random_values.mean(0))
     band = [trace["y"] for trace in target_figure["data"] if "name" not in trace]
-    assert_near(band, [expected.random_high, expected.random_low])
+    assert_near(band, [expected.random_values.max(0), expected.random_values.min(0)])
     others = {trace["name"]: trace["y"] for trace in others_figure["data"] if "name" in trace}
     assert_near(others["this direction"], expected.mean_divergences)
+    assert_near(others["random vectors"], expected.random_divergences.mean((0, 2)))
+    band = [trace["y"] for trace in others_figure["data"] if "name" not in trace]
+    random = expected.random_divergences.mean(2)
+    assert_near(band, [random.max(0), random.min(0)])
     factor = FACTORS.index(2.0)
     (table,) = app.dataframe
     assert list(table.value["word"]) == ["the (1)", "cat (2)", "down (4)", ". (5)"]
     assert_near(table.value["divergence"], expected.divergences[factor])
     assert_near(table.value["random vectors"], expected.random_divergences[:, factor].mean(0))
-    count = round(float(expected.random_share[factor]) * RANDOM_VECTORS)
-    assert (f"None of {RANDOM_VECTORS}" if not count else f"{count} of {RANDOM_VECTORS}") in words(app)
+    count = int((np.abs(expected.random_effects) >= np.abs(expected.effects))[:, factor].sum())
+    assert f"{count} of {RANDOM_VECTORS}" in words(app) and ("within chance" in words(app)) == (count > 0)
     swapped = steered(done(app.selectbox(key="steer_from").set_value("pet").run()))
     assert swapped.selectbox(key="steer_to").value == "other"
     lines = {trace["name"]: trace["y"] for trace in drawn(swapped)[0]["data"] if "name" in trace}

@@ -272,11 +272,14 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
         "Steering": Sample(steering, {
             "dose:3": {
                 "value": steering.values, "effect": lambda n: steering.values[n] - 0.5,
-                "random_low": lambda n: np.quantile(steering.random_values[:, n], 0.025),
-                "random_high": lambda n: np.quantile(steering.random_values[:, n], 0.975),
-                "random_share": steering.random_share,
+                "random_low": lambda n: min(steering.random_values[:, n]),
+                "random_mean": lambda n: steering.random_values[:, n].mean(),
+                "random_high": lambda n: max(steering.random_values[:, n]),
+                "p_value": steering.p_values,
                 "divergence": lambda n: steering.divergences[n].mean(),
-                "random_divergence": steering.random_mean_divergences,
+                "random_divergence_low": lambda n: min(steering.random_divergences[:, n].mean(1)),
+                "random_divergence_mean": lambda n: steering.random_divergences[:, n].mean(),
+                "random_divergence_high": lambda n: max(steering.random_divergences[:, n].mean(1)),
             },
             "draw:5 dose:3": {
                 "random_value": steering.random_values,

@@ -274,7 +274,7 @@ def test_nothing_is_added_at_a_factor_of_0(tiny_loaded: LoadedModel, text: Encod
     assert steering.values[0] == steering.base_value and (steering.random_values[:, 0] == steering.base_value).all()
     assert not steering.divergences[0].any() and not steering.random_divergences[:, 0].any()
     assert (steering.tokens[0] == steering.base_tokens).all()
-    assert (steering.divergences[1] > 0).all() and steering.random_share[0] == 1
+    assert (steering.divergences[1] > 0).all() and steering.p_values[0] == 1
 
 
 def test_the_effect_is_linear_where_nothing_follows_but_a_linear_map(tiny_loaded: LoadedModel, text: Encoding) -> None:
@@ -286,7 +286,7 @@ def test_the_effect_is_linear_where_nothing_follows_but_a_linear_map(tiny_loaded
     steering = steer(tiny_loaded, text, target, vector, 2, factors=factors, draws=50)
     assert_near(steering.effects, np.array(factors) * (vector @ vector), 1e-4)
     # No vector of the same norm has a larger product with the weights (Cauchy-Schwarz).
-    assert (steering.random_share == 0).all() and (np.diff(steering.values) > 0).all()
+    assert (steering.p_values == 1 / 51).all() and (np.diff(steering.values) > 0).all()
     assert_near(steering.random_effects[:, 1], steering.random_effects[:, 2] * -2, 1e-4, of=vector @ vector)
     elsewhere = steer(tiny_loaded, text, target, vector, 2, factors=factors, positions=[1, 2], draws=2)
     assert not elsewhere.effects.any()
@@ -297,18 +297,34 @@ def test_bands_and_shares_by_hand(text: Encoding) -> None:
     random_values = 1 + np.arange(-4.5, 5.5)[:, None] * np.array([0.0, 1.0])
     steering = bert_core.Steering(
         text, TARGET, 1, (1,), 2.0, np.array([0.0, 1.0]), 1.0, np.array([1.0, 5.0]), random_values, (1, 2),
-        np.array([[0.0, 0.0], [1.0, 3.0]]), np.broadcast_to(np.array([[0.0, 0.0], [0.5, 0.5]]), (10, 2, 2)),
+        np.array([[0.0, 0.0], [1.0, 3.0]]), np.arange(1, 11)[:, None, None] * np.array([[0.0, 0.0], [0.0, 0.5]]),
         np.array([7, 8]), np.array([[7, 8], [7, 9]]),
     )  # fmt: skip
     assert steering.effects.tolist() == [0, 4]
-    assert steering.random_share.tolist() == [1.0, 0.2]  # of -4.5 and 4.5
-    assert_near([steering.random_low[1], steering.random_high[1]], 1 + np.array([-4.5, 4.5]) * 0.95)
-    assert steering.mean_divergences.tolist() == [0, 2] and steering.random_mean_divergences.tolist() == [0, 0.5]
-    assert steering.table(dose=1).iloc[0].to_dict() | {"random_low": 0, "random_high": 0} == {
-        "dose": 1, "factor": 1.0, "value": 5.0, "effect": 4.0, "random_low": 0, "random_high": 0, "random_share": 0.2,
-        "divergence": 2.0, "random_divergence": 0.5,
+    assert steering.random_counts.tolist() == [10, 2]  # -4.5 and 4.5 are as large as 4
+    assert steering.p_values.tolist() == [1, 3 / 11]
+    assert steering.table(dose=1).iloc[0].to_dict() == {
+        "dose": 1, "factor": 1.0, "value": 5.0, "effect": 4.0, "random_low": -3.5, "random_mean": 1.0,
+        "random_high": 5.5, "p_value": 3 / 11, "divergence": 2.0, "random_divergence_low": 0.25,
+        "random_divergence_mean": 1.375, "random_divergence_high": 2.5,
     }  # fmt: skip
     assert list(steering.table("position_divergence", dose=1)["token"]) == ["the", "cat"]
+
+
+def test_a_vector_without_effect_is_outside_as_often_as_the_record_says(text: Encoding) -> None:
+    """A vector like the 20 random ones: p <= 0.05 in 1 of 21 cases, outside their range in 2 of 21."""
+    cases = 20_000
+    values = np.random.default_rng(0).standard_normal((21, cases))  # each factor is one case
+    none = np.zeros((cases, 0))
+    steering = bert_core.Steering(
+        text, TARGET, 1, (1,), 1.0, np.arange(cases, dtype=float), 0.0, values[0], values[1:], (), none,
+        np.zeros((20, *none.shape)), np.zeros(0, np.int64), none.astype(np.int64),
+    )  # fmt: skip
+    within = 4 * np.sqrt(0.1 / cases)  # four standard errors
+    assert (steering.p_values <= 0.05).mean() == pytest.approx(1 / 21, abs=within)
+    assert (steering.p_values <= 0.5).mean() == pytest.approx(10 / 21, abs=2 * within)
+    outside = (steering.values < steering.random_low) | (steering.values > steering.random_high)
+    assert outside.mean() == pytest.approx(2 / 21, abs=within)
 
 
 def test_a_model_without_a_word_head_predicts_nothing_elsewhere(tmp_path: Path) -> None:
@@ -316,7 +332,55 @@ def test_a_model_without_a_word_head_predicts_nothing_elsewhere(tmp_path: Path) 
     encoding = loaded.tokenizer.encode("The old man sat.")
     steering = steer(loaded, encoding, Target("class", label=1), vector_of(loaded), 1, factors=[1], draws=2)
     assert steering.other_positions == () and steering.divergences.shape == (1, 0)
-    assert np.isnan(steering.mean_divergences).all() and steering.effects[0] != 0
+    assert np.isnan([*steering.mean_divergences, *steering.random_divergence_high]).all() and steering.effects[0] != 0
+
+
+def test_tokens_are_those_of_the_vector_in_every_batch_size(tiny_loaded: LoadedModel, text: Encoding) -> None:
+    """A batch ends within the vector's own copies, after them, or not before the last random vector."""
+    expected = steer(tiny_loaded, text, TARGET, vector_of(tiny_loaded), 1, factors=[-2, 0, 1, 3], draws=4)
+    assert (expected.tokens != expected.base_tokens).any()
+    for copies in (1, 2, 4, 5):
+        steering = steer(
+            tiny_loaded, text, TARGET, vector_of(tiny_loaded), 1, factors=[-2, 0, 1, 3], draws=4,
+            batch_tokens=copies * len(text),
+        )  # fmt: skip
+        assert (steering.tokens == expected.tokens).all() and steering.tokens.shape == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "message"),
+    [
+        (torch.float32, 1e18, None),
+        (torch.float32, 1e30, r"a factor of 1e\+30 is too large for a vector of norm .*: the squared norm"),
+        (torch.float32, -1e30, r"a factor of -1e\+30 is too large"),
+        (torch.float64, 1e30, None),
+        (torch.float16, 1e3, None),
+        (torch.float16, 1e5, "a factor of 100000 is too large"),
+    ],
+)
+def test_a_factor_that_overflows_is_refused(
+    tiny_loaded: LoadedModel, text: Encoding, dtype: torch.dtype, factor: float, message: str | None
+) -> None:
+    """Layer normalisation of infinite squares gives 0 or NaN; a factor below gives finite numbers."""
+    model = replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model).to(dtype))
+    if message is not None:
+        with pytest.raises(Refused, match=message):
+            steer(model, text, TARGET, vector_of(tiny_loaded), 1, factors=[0, factor], draws=2)
+    else:
+        steering = steer(model, text, TARGET, vector_of(tiny_loaded), 1, factors=[0, factor], draws=2)
+        assert np.isfinite([*steering.values, *steering.random_divergence_high]).all() and steering.effects[1]
+
+
+def test_predictions_that_are_not_finite_are_refused(tiny_loaded: LoadedModel, text: Encoding) -> None:
+    """Of the target, and of the other words alone."""
+    model = replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model))
+    with torch.no_grad():
+        model.model.cls.predictions.transform.dense.weight.mul_(1e21)
+    constant = Target("custom", name="constant", positions=(3,), function=lambda outputs: outputs.states[:, 0, 0] * 0)
+    vector = np.eye(32)[0]
+    for target in (TARGET, constant):
+        with pytest.raises(Refused, match=r"a factor of 1e\+18 gives predictions that are not finite: .* is 1"):
+            steer(model, text, target, vector, 2, factors=[1e18], draws=1)
 
 
 # ---------------------------------------------------------------------------- the vector of a label
@@ -357,7 +421,7 @@ def test_the_vector_of_a_label(tiny_loaded: LoadedModel) -> None:
 def test_what_cannot_be_steered_is_said(tiny_loaded: LoadedModel, text: Encoding) -> None:
     vector = vector_of(tiny_loaded)
     steered = edited(tiny_loaded, [AddedVector(1, vector, positions=(7,))])
-    short = tiny_loaded.tokenizer.encode("the cat")
+    short, long = tiny_loaded.tokenizer.encode("the cat"), tiny_loaded.tokenizer.encode(" ".join([TEXT] * 3))
     cases: Sequence[tuple[Any, str]] = (
         (lambda: AddedVector(1, [[1.0]]), r"the vector is \(1, 1\): it must be \(hidden,\)"),
         (lambda: AddedVector(1, [np.nan]), "the vector holds nan"),
@@ -373,6 +437,11 @@ def test_what_cannot_be_steered_is_said(tiny_loaded: LoadedModel, text: Encoding
         (lambda: bert_core.save(steered, "nowhere"), r"\(AddedVector\), and saving "),
         (lambda: steer(tiny_loaded, text, TARGET, vector, 3), "the depth of an added vector is 3"),
         (lambda: steer(tiny_loaded, text, TARGET, vector, 1, factors=[]), "factors has 0 different numbers"),
+        (lambda: steer(tiny_loaded, text, TARGET, vector, 1, factors=[0, np.inf]), "a factor is inf: .* finite number"),
+        (
+            lambda: steer(tiny_loaded, long, TARGET, vector, 1, factors=np.arange(1000.0).tolist() * 2, draws=1000),
+            "^1,000 random vectors, 1,000 factors and 15 other words make 15,000,000 divergences",
+        ),
         (lambda: steer(tiny_loaded, text, TARGET, vector, 1, positions=[]), "positions is empty"),
         (lambda: steer(tiny_loaded, text, TARGET, vector, 1, positions=[8]), "position 8 does not exist"),
         (lambda: steer(tiny_loaded, text, TARGET, vector, 1, draws=0), "draws is 0"),

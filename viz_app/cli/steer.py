@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.records import Steering
 
 COLUMNS = {
-    "factor": "g", "target": ".3f", "random vectors, middle 95%": ">", "random as strong": ".0%",
-    "change of other words": ".4f", "by random vectors": ".4f",
+    "factor": "g", "target": ".3f", "random vectors": ">", "p-value": ".3f", "change of other words": ".4f",
+    "by random vectors": ".4f",
 }  # fmt: skip
 
 
@@ -68,8 +68,9 @@ def steer(
     """Add a direction to the hidden states of a text.
 
     Steering adds the direction between two values of a label, times a factor, to the states of all words at one depth.
-    Prints the target for each factor, that with random vectors of the same norm, and the change of the predictions at
-    the other words: the mean Kullback-Leibler divergence, in nats.
+    Prints the target for each factor, and the lowest and highest with random vectors of the same norm. The change of
+    the predictions at the other words is the mean Kullback-Leibler divergence, in nats. The p-value is the share of the
+    vectors, this one included, that change the target at least as much. It is never below 1 / (DRAWS + 1).
     """
     shared.check_output(out, file, kinds=("csv",))
     if (word is None) == (target is None):
@@ -79,10 +80,11 @@ def steer(
     if (from_value is None) != (to_value is None):
         raise Refused("a direction leads from one value to another: give both --from and --to, or none of them")
     import bert_core
+    from bert_core.run.steering import check_factors
     from bert_core.run.target_grammar import CONTRAST_SEPARATOR, parse_target
     from viz_app.export.tables import table_csv
 
-    numbers = _numbers(factors)
+    numbers = check_factors(_numbers(factors))
     sentences = bert_core.read_labelled_words(file, label)  # errors of the file come before a model is loaded
     loaded = shared.load(model, device)
     original = shared.encode(loaded, text, pair)
@@ -96,7 +98,7 @@ def steer(
         loaded, sentences, depth, values, direction=direction, settings=settings, report=report
     )
     steering = bert_core.steer(
-        loaded, encoding, model_target, vector, depth, factors=numbers, draws=draws, report=report
+        loaded, encoding, model_target, vector, depth, factors=numbers.tolist(), draws=draws, report=report
     )
     _print_doses(steering)
     if out is not None:
@@ -118,8 +120,8 @@ def _print_doses(steering: Steering) -> None:
         COLUMNS,
         [
             [
-                row.factor, row.value, f"{row.random_low:.3f} to {row.random_high:.3f}", row.random_share,
-                row.divergence, row.random_divergence,
+                row.factor, row.value, f"{row.random_low:.3f} to {row.random_high:.3f}", row.p_value, row.divergence,
+                row.random_divergence_mean,
             ]
             for row in table.itertuples()
         ],

@@ -30,7 +30,7 @@ from viz_app.shell.target import answer_name, show_missing_target
 from viz_app.shell.view import View, add_file, chart, write_heading, write_line, write_note
 from viz_app.shell.work import confirm, wait_for
 
-CHANCE = 0.05  # share of random vectors with as large an effect, up to which an effect counts as more than chance
+CHANCE = 0.05  # p-value up to which an effect counts as more than chance
 MIN_TARGET_RANGE, MIN_DIVERGENCE_RANGE = 0.5, 0.05  # of the vertical axes, in the unit of the target and in nats
 VECTOR, RANDOM = "this direction", "random vectors"
 COLUMNS = {"divergence": "%.4f", "random vectors": "%.4f"}
@@ -83,7 +83,11 @@ def draw_steering(page: View, file: LabelledFile, name: str, material: str) -> N
         _draw_target(steering, factor)
     with right:
         _draw_divergences(steering, factor)
-    page.read(TEXTS["steer_reading"].format(draws=len(steering.random_values)), TEXTS["steer_misleads"])
+    draws = len(steering.random_values)
+    page.read(
+        TEXTS["steer_reading"].format(draws=draws),
+        TEXTS["steer_misleads"].format(draws=draws, outside=f"{2 / (draws + 1):.0%}", p=two_digits(1 / (draws + 1))),
+    )
     _draw_words(selection, steering, factor)
     _add_files(selection, direction)
 
@@ -108,15 +112,12 @@ def _result_sentence(selection: Selection, steering: Steering, factor: int) -> s
         kind.format_value(value, two_digits) for value in (steering.base_value, float(steering.values[factor]))
     )
     after = after.removeprefix(kind.value_text.partition("{")[0])  # the quantity is named once
-    draws = len(steering.random_values)
-    share = steering.random_share[factor]
     if not steering.factors[factor]:
         verdict = TEXTS["steer_none"]
-    elif not share:
-        verdict = TEXTS["steer_stronger"].format(draws=draws)
     else:
-        verdict = TEXTS["steer_few" if share <= CHANCE else "steer_as_strong"].format(
-            count=round(share * draws), draws=draws
+        p_value = float(steering.p_values[factor])
+        verdict = TEXTS["steer_stronger" if p_value <= CHANCE else "steer_as_strong"].format(
+            count=steering.random_counts[factor], draws=len(steering.random_values), p=two_digits(p_value)
         )
     return TEXTS["steer_result"].format(
         answer=answer[:1].upper() + answer[1:], before=before, after=after,
@@ -127,7 +128,7 @@ def _result_sentence(selection: Selection, steering: Steering, factor: int) -> s
 def _draw_target(steering: Steering, factor: int) -> None:
     unit = steering.target.target_kind.unit
     write_line(TEXTS["steer_target"].format(unit=unit))
-    series = {VECTOR: steering.values, RANDOM: np.median(steering.random_values, axis=0)}
+    series = {VECTOR: steering.values, RANDOM: steering.random_mean}
     band = steering.random_low, steering.random_high
     selected = float(steering.factors[factor])
     figure = dose_lines(
@@ -141,12 +142,11 @@ def _draw_divergences(steering: Steering, factor: int) -> None:
     if not steering.other_positions:
         return
     write_line(TEXTS["steer_others"])
-    random = steering.random_divergences.mean(-1)  # (draw, factor)
     figure = dose_lines(
         steering.factors,
-        {VECTOR: steering.mean_divergences, RANDOM: np.median(random, axis=0)},
+        {VECTOR: steering.mean_divergences, RANDOM: steering.random_divergence_mean},
         title="nats",
-        band=(np.quantile(random, 0.025, axis=0), np.quantile(random, 0.975, axis=0)),
+        band=(steering.random_divergence_low, steering.random_divergence_high),
         selected=float(steering.factors[factor]),
         min_span=MIN_DIVERGENCE_RANGE,
         height=(280, 300),

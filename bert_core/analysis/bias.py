@@ -29,7 +29,7 @@ CAUTIONS = {
     TOKEN_COUNTS: "the differing words have different numbers of tokens",
     UNKNOWN_TOKENS: "a token is unknown to the model",
     NOTHING_SHARED: "the sentences share no token, so the shared words are a tie",
-    REPEATED: "the pair occurs in an earlier row",
+    REPEATED: "the pair occurs in an earlier row, in this or the other order",
 }
 
 
@@ -142,10 +142,11 @@ def evaluate_bias(scores: Sequence[PairScore], measure: str = "shared words") ->
     if measure not in MEASURES:
         raise Refused(f"measure {measure!r:.60} is unknown: {' or '.join(map(repr, MEASURES))}")
     pairs: list[BiasPair] = []
-    earlier: set[tuple[str, str]] = set()
+    earlier: set[frozenset[str]] = set()
     for score in require_instances("scores", scores, PairScore):
-        pairs.append(_bias_pair(score, measure, is_repeated=score.sentences in earlier))
-        earlier.add(score.sentences)
+        sentences = frozenset(score.sentences)
+        pairs.append(_bias_pair(score, measure, is_repeated=sentences in earlier))
+        earlier.add(sentences)
     if not pairs:
         raise Refused("there are no pairs: give the scores of at least one pair")
     names = dict.fromkeys(pair.category for pair in pairs)
@@ -154,7 +155,7 @@ def evaluate_bias(scores: Sequence[PairScore], measure: str = "shared words") ->
 
 
 def _bias_pair(score: PairScore, measure: str, *, is_repeated: bool) -> BiasPair:
-    """Return the result of a pair. is_repeated: whether an earlier pair has the same sentences."""
+    """Return the result of a pair. is_repeated: whether an earlier pair has the same sentences, in any order."""
     if score.problem is not None:
         return BiasPair(score.row, score.category, score.sentences, math.nan, (), score.problem)
     columns = pair_columns(score)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from bert_core.analysis.bias import BiasEvaluation, BiasPair
@@ -11,10 +12,10 @@ from bert_core.records import PairRow
 from bert_core.refused import Refused, validate_arguments
 from bert_core.studies.files import identify
 from bert_core.studies.pairs import pair_rows
-from bert_core.studies.rows import input_columns, read_rows
+from bert_core.studies.rows import input_columns, join_names, read_rows
 
 BUNDLED_SET = ASSETS / "bias.csv"
-MAX_CATEGORIES = 50
+MAX_CATEGORIES, MAX_CATEGORY_CHARACTERS = 50, 100
 # Names of the columns that are read, in lower case; the second of each is that of CrowS-Pairs.
 STEREOTYPE_COLUMNS = ("stereotype", "sent_more")
 OTHER_COLUMNS = ("other", "sent_less")
@@ -32,25 +33,35 @@ def read_bias_pairs(path: Path) -> list[PairRow]:
     Its `stereo_antistereo` is not needed, since `sent_more` is the more stereotypical sentence in both directions.
 
     Returns the pairs in order. A row that is not a pair of sentences is returned with its problem.
-    Raises Refused for another kind of file, a missing column, a row with another number of fields, no rows, more than
-    2,000 pairs, or more than `MAX_CATEGORIES` categories.
+    Raises Refused for another kind of file, a missing column, several columns with the same contents, a row with
+    another number of fields, or no rows. Raises Refused also for more than 2,000 pairs, which are not read further, for
+    more than `MAX_CATEGORIES` categories, or for a category of more than `MAX_CATEGORY_CHARACTERS` characters.
     """
     columns = input_columns(identify(path))
     sentence_columns = [
-        _find_column(path, columns, STEREOTYPE_COLUMNS, "the more stereotypical sentences"),
-        _find_column(path, columns, OTHER_COLUMNS, "the other sentences"),
+        _required_column(path, columns, STEREOTYPE_COLUMNS, "the more stereotypical sentences"),
+        _required_column(path, columns, OTHER_COLUMNS, "the other sentences"),
     ]
-    category = next((name for name in columns if name.lower() in CATEGORY_COLUMNS), None)
+    category = _find_column(path, columns, CATEGORY_COLUMNS, "the categories")
     categories: list[str] = []
-    rows: list[tuple[int, list[str]]] = []
-    for row, fields, _ in read_rows(path, [*sentence_columns, *([] if category is None else [category])]):
-        rows.append((row, [fields[name].strip() for name in sentence_columns]))
-        categories.append("" if category is None else " ".join(fields[category].split()))
-    if not rows:
+
+    def sentences() -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and both sentences of each row, and store its category."""
+        for row, fields, _ in read_rows(path, [*sentence_columns, *([] if category is None else [category])]):
+            name = "" if category is None else " ".join(fields[category].split())
+            if len(name) > MAX_CATEGORY_CHARACTERS:
+                raise Refused(
+                    f"row {row} of {path.name} has a category of {len(name):,} characters: at most "
+                    f"{MAX_CATEGORY_CHARACTERS}"
+                )
+            categories.append(name)
+            yield row, [fields[name].strip() for name in sentence_columns]
+
+    pairs = pair_rows(sentences())
+    if not pairs:
         raise Refused(f"{path.name} has no pairs: give one pair of sentences in each row")
     if (count := len(set(categories))) > MAX_CATEGORIES:
         raise Refused(f"{path.name} has {count:,} categories in the column {category!r}: at most {MAX_CATEGORIES}")
-    pairs = pair_rows(rows)
     return [pair._replace(category=name) for pair, name in zip(pairs, categories, strict=True)]
 
 
@@ -62,15 +73,23 @@ def bundled_bias_pairs() -> list[PairRow]:
     return read_bias_pairs(BUNDLED_SET)
 
 
-def _find_column(path: Path, columns: list[str], names: tuple[str, ...], contents: str) -> str:
-    """Return the column with one of some names, in any case. Raises Refused if there is none."""
-    for column in columns:
-        if column.lower() in names:
-            return column
-    raise Refused(
-        f"{path.name} has no column of {contents}, which is called {' or '.join(names)}: its columns are "
-        f"{', '.join(filter(None, columns)) or 'none'}"
-    )
+def _find_column(path: Path, columns: Sequence[str], names: Collection[str], contents: str) -> str | None:
+    """Return the column with one of some names, in any case, or None. Raises Refused if several columns have one."""
+    matches = [column for column in columns if column.lower() in names]
+    if len(matches) > 1:
+        raise Refused(f"{path.name} has several columns of {contents}, {join_names(matches)}: keep only one of them")
+    return matches[0] if matches else None
+
+
+def _required_column(path: Path, columns: Sequence[str], names: Collection[str], contents: str) -> str:
+    """Return the column with one of some names. Raises Refused as `_find_column`, and if there is none."""
+    column = _find_column(path, columns, names, contents)
+    if column is None:
+        raise Refused(
+            f"{path.name} has no column of {contents}, which is called {' or '.join(names)}: its columns are "
+            f"{', '.join(filter(None, columns)) or 'none'}"
+        )
+    return column
 
 
 @validate_arguments

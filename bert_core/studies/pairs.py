@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -69,9 +70,9 @@ def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:
     """Convert rows of a table to pairs. A row that is not a pair of sentences is returned with its problem.
 
     rows: number of each row and its fields.
-    Raises Refused if there are too many rows.
+    Raises Refused if there are too many rows, without reading all of them.
     """
-    pairs = [_pair_from_fields(number, fields) for number, fields in rows]
+    pairs = [_pair_from_fields(number, fields) for number, fields in itertools.islice(rows, MAX_PAIRS + 1)]
     _check_count(len(pairs))
     return pairs
 
@@ -79,7 +80,7 @@ def pair_rows(rows: Iterable[tuple[int, Sequence[str]]]) -> list[PairRow]:
 def _check_count(count: int) -> None:
     """Raise Refused if there are more than `MAX_PAIRS` pairs."""
     if count > MAX_PAIRS:
-        raise Refused(f"there are {count:,} pairs: at most {MAX_PAIRS:,} are scored at once")
+        raise Refused(f"there are more than {MAX_PAIRS:,} pairs, the most that are scored at once")
 
 
 _HEADINGS = {

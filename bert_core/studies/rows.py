@@ -27,6 +27,7 @@ MAX_LISTED_NAMES = 10
 MAX_OTHER_COLUMNS, MAX_VALUE_CHARACTERS = 50, 200  # of the columns that a study keeps without reading them
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _RECORDS = (Format.JSON_LINES, Format.JSON)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,8 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str,
     names: columns that must exist. The other columns are returned too.
 
     Raises Refused if a column is missing or named twice, or if a row has another number of fields than the header.
-    Raises Refused also if the file is not UTF-8 or no table, or if a required JSON field is a list or an object.
+    Raises Refused also if the file is not UTF-8 or no table, if a required JSON field is a list or an object, or if the
+    name or text of a JSON field has half of a surrogate pair.
     """
     if len(set(names)) < len(names):
         raise Refused(f"the columns {', '.join(names)} must be different")
@@ -318,7 +320,18 @@ def _read_records(source: InputFile) -> Iterator[tuple[int, dict[str, Any], int]
     for number, value, end in items:
         if not isinstance(value, dict):
             raise Refused(f"{_location(source, number)} is {short_repr(value)}: it must be an object with named fields")
+        _check_characters(source, number, value)
         yield number, value, end
+
+
+def _check_characters(source: InputFile, number: int, record: Mapping[str, object]) -> None:
+    """Raise Refused if a name or text of a record has half of a surrogate pair, which JSON can write but UTF-8 not."""
+    for text in (*record, *record.values()):
+        if isinstance(text, str) and (surrogate := _SURROGATE.search(text)) is not None:
+            raise Refused(
+                f"{_location(source, number)} contains {ascii(surrogate[0])[1:-1]}, which is half of a surrogate pair "
+                "and no character: write both halves or remove it"
+            )
 
 
 def _read_json_list(source: InputFile) -> list[Any]:

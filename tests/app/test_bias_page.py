@@ -89,21 +89,27 @@ def test_shares_and_differences_are_those_of_the_library(tmp_path: Path) -> None
 
 
 def test_a_category_and_an_order_change_the_list(tmp_path: Path) -> None:
-    """Only its pairs are listed, by the difference in either direction; another file has other categories."""
-    app = start(FOUR_PAIRS, bias_category="age", bias_order="first")
-    assert not app.exception
+    """Only its pairs are listed, by the difference in either direction; another file has other categories.
+
+    The address has no category of a file.
+    """
+    app = start(FOUR_PAIRS, bias_order="first")
+    assert not app.exception and "1 to 4 of 4 pairs" in words(app)
+    app.selectbox(key=key_of(app, "bias_file_category")).set_value("age").run()
     assert "1 to 2 of 2 pairs" in words(app) and "village" not in list_html(app)
-    app.selectbox(key=key_of(app, "bias_category")).set_value(None).run()
+    assert app.query_params["bias_order"] == "first"
+    assert not {"bias_category", "bias_file_category"} & {*app.query_params}
+    app.selectbox(key=key_of(app, "bias_file_category")).set_value(None).run()
     assert "1 to 4 of 4 pairs" in words(app)
     pairs = evaluated(FOUR_PAIRS, tmp_path)
     for order, sign in (("first", -1), ("second", 1)):
         differences = [sign * pair.difference for pair in listed_pairs(pairs, None, order)]
         assert differences == sorted(differences)
     assert [pair.row for pair in listed_pairs(pairs, "home", "row")] == [4, 5]
-    app.session_state["bias_category"] = "age"
+    app.session_state["bias_file_category"] = "age"
     app.session_state[UPLOAD] = Upload("other.csv", FOUR_PAIRS.replace("age,", "years,").encode())
     settled(app.run())
-    assert not app.exception and app.session_state["bias_category"] is None
+    assert not app.exception and app.session_state["bias_file_category"] is None
 
 
 def test_texts_of_a_file_are_shown_as_they_are() -> None:
@@ -121,8 +127,8 @@ def test_texts_of_a_file_are_shown_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a,b\nx,y\n", "Pairs.csv has no column of the more stereotypical sentences"),
-        (HEADER, "Pairs.csv has no pairs"),
+        ("a,b\nx,y\n", "The file pairs.csv has no column of the more stereotypical sentences"),
+        (HEADER, "The file pairs.csv has no pairs"),
         (HEADER + "a,b\n", "Row 2 of pairs.csv has 2 fields and the header 3"),
     ],
 )
@@ -132,6 +138,23 @@ def test_a_file_that_is_none_is_one_sentence(content: str, sentence: str) -> Non
     assert not app.exception
     (error,) = app.error
     assert said(error).startswith(sentence) and app.segmented_control(key=key_of(app, "bias_measure"))
+
+
+def test_half_of_a_surrogate_pair_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the page and on the command line, in a sentence or in a category; no file is written."""
+    rows = [
+        r'{"stereotype": "The old \ud800 man.", "other": "The young man.", "category": "age"}',
+        r'{"stereotype": "The old man.", "other": "The young man.", "category": "\ud800"}',
+    ]
+    path, out = tmp_path / "pairs.jsonl", tmp_path / "out.csv"
+    for row in rows:
+        app = start(row, name="pairs.jsonl")
+        assert not app.exception
+        (error,) = app.error
+        assert said(error).startswith("Line 1 of pairs.jsonl contains") and "surrogate pair" in said(error)
+        path.write_text(row, encoding="utf-8")
+        assert run(["bias", str(path), "--out", str(out)]) == 2
+        assert "line 1 of pairs.jsonl contains" in capsys.readouterr().err.lower() and not out.exists()
 
 
 def test_pairs_that_all_have_no_score_are_no_error() -> None:

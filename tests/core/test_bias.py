@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import json
 import math
 from pathlib import Path
 
@@ -154,12 +155,11 @@ def test_doubtful_pairs_are_marked(tiny_loaded: LoadedModel) -> None:
         ("the ☃ sat .", "the dog sat ."): ("unknown tokens",),
         ("cat", "dog"): ("nothing shared",),
     }
-    pairs = [*rows, next(iter(rows))]
-    evaluation = evaluate_bias(score_pairs(tiny_loaded, pairs))
-    assert [pair.cautions for pair in evaluation.pairs] == [*rows.values(), ("repeated",)]
-    assert evaluation.caution_counts() == dict.fromkeys(
-        ("several places", "token counts", "unknown tokens", "nothing shared", "repeated"), 1
-    )
+    first, second = next(iter(rows))
+    evaluation = evaluate_bias(score_pairs(tiny_loaded, [*rows, (first, second), (second, first)]))
+    assert [pair.cautions for pair in evaluation.pairs] == [*rows.values(), ("repeated",), ("repeated",)]
+    counts = dict.fromkeys(("several places", "token counts", "unknown tokens", "nothing shared"), 1)
+    assert evaluation.caution_counts() == {**counts, "repeated": 2}
     assert set(evaluation.caution_counts()) < set(CAUTIONS)
     assert evaluation.without_cautions().count == 1
 
@@ -228,7 +228,24 @@ def test_tables_are_read_however_they_are_written(name: str, content: str, tmp_p
             HEADER + "".join(f"c{n},a {n},b {n}\n" for n in range(51)),
             "pairs.csv has 51 categories in the column 'category': at most 50",
         ),
-        (HEADER + "c,x,y\n" * 2001, "there are 2,001 pairs: at most 2,000 are scored at once"),
+        (
+            HEADER + f"age,a,b\n{'x' * 101},a,b\n",
+            "row 3 of pairs.csv has a category of 101 characters: at most 100",
+        ),
+        (
+            "sent_more,stereotype,other\na,b,c\n",
+            "pairs.csv has several columns of the more stereotypical sentences, sent_more and stereotype: keep only "
+            "one of them",
+        ),
+        (
+            "stereotype,Other,other\na,b,c\n",
+            "pairs.csv has several columns of the other sentences, Other and other: keep only one of them",
+        ),
+        (
+            "stereotype,other,category,bias_type\na,b,c,d\n",
+            "pairs.csv has several columns of the categories, category and bias_type: keep only one of them",
+        ),
+        (HEADER + "c,x,y\n" * 2001, "there are more than 2,000 pairs, the most that are scored at once"),
     ],
 )
 def test_a_table_that_is_none_is_refused(content: str, sentence: str, tmp_path: Path) -> None:
@@ -236,6 +253,33 @@ def test_a_table_that_is_none_is_refused(content: str, sentence: str, tmp_path: 
     with pytest.raises(Refused) as caught:
         read_bias_pairs(write(tmp_path, "pairs.csv", content))
     assert str(caught.value) == sentence
+
+
+def test_no_row_is_read_after_the_limit(tmp_path: Path) -> None:
+    """A row that is damaged further below is not reached; at the limit itself all pairs are read."""
+    path = write(tmp_path, "pairs.csv", HEADER + "c,x,y\n" * 2001 + "damaged\n")
+    with pytest.raises(Refused, match=r"^there are more than 2,000 pairs"):
+        read_bias_pairs(path)
+    assert len(read_bias_pairs(write(tmp_path, "pairs.csv", HEADER + "c,x,y\n" * 2000))) == 2000
+
+
+@pytest.mark.parametrize("field", ["stereotype", "other", "category", "note"])
+@pytest.mark.parametrize(("name", "place"), [("pairs.jsonl", "line"), ("pairs.json", "record")])
+def test_half_of_a_surrogate_pair_in_json_is_refused(name: str, place: str, field: str, tmp_path: Path) -> None:
+    """JSON can write it as an escape, but no file, terminal or page can show it; a whole pair is a character."""
+    rows = [{"stereotype": "An old \U0001f600.", "other": "A cat.", "category": "age", "note": ""} for _ in range(2)]
+    separator = ",\n" if place == "record" else "\n"
+    content = separator.join(map(json.dumps, rows))
+    path = write(tmp_path, name, f"[{content}]" if place == "record" else content)
+    assert [pair.first for pair in read_bias_pairs(path)] == ["An old \U0001f600."] * 2
+    rows[1][field] += "\udc00"
+    content = separator.join(map(json.dumps, rows))
+    with pytest.raises(Refused) as caught:
+        read_bias_pairs(write(tmp_path, name, f"[{content}]" if place == "record" else content))
+    assert str(caught.value) == (
+        f"{place} 2 of {name} contains \\udc00, which is half of a surrogate pair and no character: write both halves "
+        "or remove it"
+    )
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
         ),
         (b"A caf\xe9.,B.", "the pairs are not UTF-8 (byte 5): save them as CSV UTF-8"),
         ('"a" b,c', "line 1 is not a row of a CSV table: ',' expected after '\"'"),
-        ("x,y\n" * (MAX_PAIRS + 1), "there are 2,001 pairs: at most 2,000 are scored at once"),
+        ("x,y\n" * (MAX_PAIRS + 1), "there are more than 2,000 pairs, the most that are scored at once"),
     ],
 )
 def test_a_table_that_is_none_is_refused_in_one_sentence(given_text: str | bytes, sentence: str) -> None:

@@ -83,4 +83,5 @@ def _notes(evaluation: BiasEvaluation) -> Iterator[str]:
     unmarked = evaluation.without_cautions()
     if 0 < unmarked.scored < total.scored:
         low, high = unmarked.interval
-        yield f"without these, {unmarked.scored:,} pairs: {unmarked.share:.1%} (95% interval {low:.1%} to {high:.1%})"
+        pairs = f"{unmarked.scored:,} {'pair' if unmarked.scored == 1 else 'pairs'}"
+        yield f"without these, {pairs}: {unmarked.share:.1%} (95% interval {low:.1%} to {high:.1%})"

@@ -16,12 +16,15 @@ compared = select("compared", **TEXTS.control("compared"))
 variant = select("variant", **TEXTS.control("variant"))
 measure = select("bias_measure", **TEXTS.control("bias_measure"))
 # The listed pairs of the view Bias: of one category, or of all if None.
-category: Param[str | None] = Param(
+bundled_category: Param[str | None] = Param(
     "bias_category", None, widget="selectbox", step=True, **TEXTS.control("bias_category"), arguments={"width": 280}
 )
 pair_order = select("bias_order", **TEXTS.control("bias_order"), widget="selectbox", width=280)
 page_number = number("bias_page", **TEXTS.control("bias_page"), default=1, minimum=1, maximum=40, step=True)
 # Without a place in the address.
+file_category: Param[str | None] = Param(
+    "bias_file_category", None, widget="selectbox", **TEXTS.control("bias_category"), arguments={"width": 280}
+)
 pasted_pairs: Param[str] = Param(
     "pairs_pasted",
     EXAMPLE_PAIRS,
@@ -34,6 +37,6 @@ PAGE = Page(
     TEXTS,
     ":material/balance:",
     group="Sentences",
-    params=(compared, sentence_a, sentence_b, variant, measure, category, pair_order, page_number),
+    params=(compared, sentence_a, sentence_b, variant, measure, bundled_category, pair_order, page_number),
     text=False,
 )

@@ -21,11 +21,20 @@ from viz_app.export import tables
 from viz_app.export.markup import render
 from viz_app.export.snippet import bias_snippet
 from viz_app.figures.evaluation import slice_bars
-from viz_app.pages.score import TEXTS, category, measure, page_number, pair_order, variant
+from viz_app.pages.score import (
+    TEXTS,
+    bundled_category,
+    file_category,
+    measure,
+    page_number,
+    pair_order,
+    variant,
+)
 from viz_app.pages.score.pairs import MAX_FILE_MEGABYTES, pair_problems, score_table, warn_unknown
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference
+from viz_app.shell.params import Param
 from viz_app.shell.results import confirmed_results
 from viz_app.shell.view import View, add_file, chart, lazy_expander, write_heading, write_note, write_result
 from viz_app.shell.work import cached, wait_for
@@ -91,6 +100,11 @@ def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
 def _upload() -> Upload | None:
     upload: Upload | None = st.session_state.get(UPLOAD)
     return upload
+
+
+def _category() -> Param[str | None]:
+    """Return the parameter of the listed category: categories of the visitor's file are not part of the address."""
+    return bundled_category if _upload() is None else file_category
 
 
 @cached
@@ -171,6 +185,7 @@ def _warn_doubtful(evaluation: BiasEvaluation, counts: dict[str, int]) -> None:
 
 
 def _draw_shares(evaluation: BiasEvaluation) -> None:
+    selected_category = _category().value
     categories = [item for item in evaluation.categories if item.scored]
     names = [None, *(item.name for item in categories)]
     labels = [TEXTS["all_pairs"], *(_category_name(item.name) for item in categories)]
@@ -179,9 +194,9 @@ def _draw_shares(evaluation: BiasEvaluation) -> None:
     figure = slice_bars(
         labels, [item.scored for item in bars], shares, [item.interval[0] for item in bars],
         [item.interval[1] for item in bars], title=TEXTS["axis"], is_share=True, reference=0.5,
-        selected=names.index(category.value),
+        selected=names.index(selected_category),
     )  # fmt: skip
-    key = f"bias_shares_{names.index(category.value)}"  # a new figure has no selected point
+    key = f"bias_shares_{names.index(selected_category)}"  # a new figure has no selected point
     values = ", ".join(f"{label} {share:.0%}" for label, share in zip(labels, shares, strict=True))
     chart(
         figure, key=key, alt=TEXTS["alt"].format(values=values), on_select=partial(_select_category, key, names),
@@ -192,7 +207,7 @@ def _draw_shares(evaluation: BiasEvaluation) -> None:
 def _select_category(key: str, names: Sequence[str | None]) -> None:
     """List the pairs of the clicked category, or all again after a second click."""
     if points := st.session_state[key].selection.points:
-        name = names[int(points[0]["y"])]
+        name, category = names[int(points[0]["y"])], _category()
         category.set(None if name == category.value else name)
         _show_first_page()
 
@@ -207,6 +222,7 @@ def _category_name(name: str) -> str:
 
 def _forget_missing_category(evaluation: BiasEvaluation) -> None:
     """List all pairs if none with a score has the selected category, as after another file."""
+    category = _category()
     if category.value not in {item.name for item in evaluation.categories if item.scored}:
         category.set(None)
 
@@ -241,6 +257,7 @@ def _column_config() -> dict[str, Any]:
 
 def _draw_pairs(evaluation: BiasEvaluation) -> None:
     """Draw the controls of the list and one page of the pairs."""
+    category = _category()
     write_heading(TEXTS["pairs_heading"])
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         names = [item.name for item in evaluation.categories if item.scored]

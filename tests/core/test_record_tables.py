@@ -278,7 +278,7 @@ def samples(tiny_loaded: LoadedModel) -> dict[str, Sample]:
                 "p_value": steering.p_values,
                 "divergence": lambda n: steering.divergences[n].mean(),
                 "random_divergence_low": lambda n: min(steering.random_divergences[:, n].mean(1)),
-                "random_divergence_mean": lambda n: steering.random_divergences[:, n].mean(),
+                "random_divergence_mean": lambda n: steering.random_divergences.mean(-1).mean(0)[n],
                 "random_divergence_high": lambda n: max(steering.random_divergences[:, n].mean(1)),
             },
             "draw:5 dose:3": {

@@ -81,7 +81,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[Callable[..., None], str]]] = {
         "explain": (explain.explain, "headlight explain masked.txt --guess --out explained.csv"),
         "evaluate-file": (
             evaluate.evaluate_file,
-            "headlight evaluate-file words.csv --ask word --label word --out evaluated.csv",
+            "headlight evaluate-file texts.txt --ask surprise --out evaluated.csv",
         ),
         "faithfulness": (study.faithfulness, "headlight faithfulness texts.txt --questions 20 --out table.csv"),
         "ground-truth": (ground_truth.ground_truth, "headlight ground-truth --sentences 20 --out truth.csv"),

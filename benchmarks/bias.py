@@ -27,7 +27,7 @@ from transformers import BertForMaskedLM
 
 import bert_core
 
-PAIRS, REPEATS = (4, 1) if QUICK else (30, 3)
+PAIRS, REPEATS = (4, 1) if QUICK else (12, 3)
 EVALUATED_PAIRS = 200 if QUICK else 1_508  # as many as CrowS-Pairs has
 
 

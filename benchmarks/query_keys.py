@@ -39,7 +39,7 @@ from bert_core.studies.texts import read_trees
 from bert_core.tokenizer import Tokenizer
 from viz_app.lessons import TREES
 
-TEXTS, TOKENS = (4, 16) if QUICK else (15, 64)  # less than the 1,000 tokens of a sample
+TEXTS, TOKENS = (4, 16) if QUICK else (8, 32)
 REPEATS = 1 if QUICK else 3
 LAYER, HEAD, NEIGHBOURS = 1, 2, 10
 HEADS = [(3, 8)] if QUICK else [(layer, 8) for layer in range(6)]  # of headlight-mini

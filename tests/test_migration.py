@@ -153,7 +153,7 @@ def test_addresses_open_pages_of_these_titles() -> None:
     for old, new in pairs(moved).items():
         path, _, query = old.strip("/").partition("?")
         assert moved_address(path, dict([query.split("=")] if query else [])) == (new.strip("/"), {})
-    params += tables("URL parameters")
+    params += tables("URL parameters", "URL parameters renamed after 0.3.0")
     table = params_of_pages(PAGES)
     assert pairs(params) == {param.old_name: param.name for param in table.values() if param.old_name}
     titles = {page.title: {param.name for param in page.params} for page in PAGES}

@@ -31,11 +31,11 @@ label: Param[str] = Param(
     arguments={"width": 290, "format_func": lambda name: LABEL_NAMES.get(name, name)},
 )
 seeds = number("seeds", **TEXTS.control("seeds"), settings=ProbeSettings, maximum=10, width=130)
-ERASE_OF_02 = {"0": "probe", "1": "erase"}  # values of the toggle "erase" in addresses of version 0.2
+ERASE_OF_0_3 = {"0": "probe", "1": "erase"}  # values of the toggle "erase" in addresses of version 0.3
 _VIEWS = TEXTS.control("probes_view")["options"]
 probes_view = replace(
     select("probes_view", **TEXTS.control("probes_view"), old_name="erase"),
-    parse=lambda value: parse_option(ERASE_OF_02.get(value, value), tuple(_VIEWS)),
+    parse=lambda value: parse_option(ERASE_OF_0_3.get(value, value), tuple(_VIEWS)),
 )
 erased_at: Param[int] = Param(
     "erased_at", 0, parse_index, widget="selectbox", **TEXTS.control("erased_at"), arguments={"width": 240}

@@ -77,7 +77,7 @@ def theirs(model: Any, tsne: bool, ids: Tensor) -> Findings:
     scale = np.sqrt(np.linalg.norm(keys - keys.mean(0)) / np.linalg.norm(queries - queries.mean(0)))
     scaled, divided = queries * scale, keys / scale
     vectors = np.concatenate([scaled, divided + scaled.mean(0) - divided.mean(0)])
-    points = (TSNE(random_state=0) if tsne else PCA(2)).fit_transform(vectors)
+    points = (TSNE(random_state=0) if tsne else PCA(2, svd_solver="full")).fit_transform(vectors)
     correlations = []
     for start in range(0, len(queries), ids.shape[1]):
         stop = start + ids.shape[1]
@@ -98,7 +98,7 @@ def projections() -> dict[str, list[float]]:
     encodings = [loaded.tokenizer.encode(tree.text) for tree, _ in read_trees(TREES)]
     texts = np.repeat(np.arange(len(encodings)), [len(encoding) for encoding in encodings])
     factories = {
-        "PCA": lambda: PCA(2),
+        "PCA": lambda: PCA(2, svd_solver="full"),
         "t-SNE": lambda: TSNE(random_state=0),
         "UMAP": lambda: UMAP(random_state=0, n_jobs=1),
     }

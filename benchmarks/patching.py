@@ -126,25 +126,36 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
     }
 
 
-def table() -> str:
-    """The whole measurement as Markdown."""
+def passes_table(
+    script: str, repeats: dict[int, int], targets: dict[int, float], unit: str, peer: str, *, malloc: dict[str, str]
+) -> str:
+    """Return the measurement of a script beside one hooked pass each as Markdown, a row for each number of tokens.
+
+    repeats, targets: tokens -> runs of each side, and how many times faster than the peer. unit: what a pass is of, the
+    key of their number. peer: heading of the peer.
+    """
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
         f"transformers {transformers.__version__}; malloc as `headlight` sets it. Medians of "
-        f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
-        "| tokens | places | ours, ms | one hooked pass a place, ms | times faster | target | apart, of the largest | "
+        f"{', '.join(f'{n} (at {t} tokens)' for t, n in repeats.items())} runs a side.\n",
+        f"| tokens | {unit} | ours, ms | {peer}, ms | times faster | target | apart, of the largest | "
         "load; others' CPUs |",
         "| ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
     ]
-    for tokens, repeats in REPEATS.items():
-        result = in_own_process(__file__, tokens, repeats, malloc=KEPT)
+    for tokens, runs in repeats.items():
+        result = in_own_process(script, tokens, runs, malloc=malloc)
         ours, peers = result["ms"].values()
-        status = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
+        status = "met" if peers / ours >= targets[tokens] else "**missed**"
         lines.append(
-            f"| {tokens} | {result['places']} | {ours:.0f} | {peers:.0f} | {peers / ours:.2f} | "
-            f"{TARGETS[tokens]:g} {status} | {result['apart']:.0e} | {result['machine']} |"
+            f"| {tokens} | {result[unit]} | {ours:.0f} | {peers:.0f} | {peers / ours:.2f} | "
+            f"{targets[tokens]:g} {status} | {result['apart']:.0e} | {result['machine']} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def table() -> str:
+    """The whole measurement as Markdown."""
+    return passes_table(__file__, REPEATS, TARGETS, "places", "one hooked pass a place", malloc=KEPT)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ its own.
 
 from __future__ import annotations
 
-import os
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +20,8 @@ import numpy as np
 import torch
 import transformers
 from encoder import KEPT, TOKEN, in_turns
-from patching import loaded_model, peer_of, text_of
-from tables import QUICK, SIZES, command, in_own_process
+from patching import loaded_model, passes_table, peer_of, text_of
+from tables import QUICK, SIZES, command
 from torch import Tensor
 
 import bert_core
@@ -103,23 +101,7 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
 
 def table() -> str:
     """The whole measurement as Markdown."""
-    lines = [
-        f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"transformers {transformers.__version__}; malloc as `headlight` sets it. Medians of "
-        f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
-        "| tokens | passes | ours, ms | one hooked pass each, ms | times faster | target | apart, of the largest | "
-        "load; others' CPUs |",
-        "| ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
-    ]
-    for tokens, repeats in REPEATS.items():
-        result = in_own_process(__file__, tokens, repeats, malloc=KEPT)
-        ours, peers = result["ms"].values()
-        status = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
-        lines.append(
-            f"| {tokens} | {result['passes']} | {ours:.0f} | {peers:.0f} | {peers / ours:.2f} | "
-            f"{TARGETS[tokens]:g} {status} | {result['apart']:.0e} | {result['machine']} |"
-        )
-    return "\n".join(lines) + "\n"
+    return passes_table(__file__, REPEATS, TARGETS, "passes", "one hooked pass each", malloc=KEPT)
 
 
 if __name__ == "__main__":

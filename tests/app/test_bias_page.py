@@ -65,7 +65,7 @@ def test_it_opens_on_the_bundled_pairs() -> None:
         "All pairs (60)", "gender (12)", "age (12)", "nationality (12)", "income (12)", "residence (12)"
     ]  # fmt: skip
     assert list_html(app).count("<tr>") == PAGE_PAIRS + 1
-    app.button(key="next_pairs").click().run()
+    app.button(key="bias_pager_next").click().run()
     assert list_html(app).count("<tr>") == 60 - PAGE_PAIRS + 1 and "51 to 60 of 60 pairs" in words(app)
 
 

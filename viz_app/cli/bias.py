@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from viz_app.cli import shared
 from viz_app.cli.help import INPUT
-from viz_app.cli.shared import option, output_file
+from viz_app.cli.shared import file_argument, option, output_file
 from viz_app.cli.tables import print_table, write_csv
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -25,12 +23,7 @@ COLUMNS = {
 def bias(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            metavar="FILE",
-            help="A table with stereotype, other and category, or CrowS-Pairs; without one, the bundled pairs.",
-        ),
+        file_argument("A table with stereotype, other and category, or CrowS-Pairs; without one, the bundled pairs."),
     ] = None,
     whole_sentence: Annotated[
         bool,

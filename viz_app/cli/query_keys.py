@@ -9,7 +9,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli import shared
-from viz_app.cli.shared import option, output_file
+from viz_app.cli.shared import file_argument, option, output_file
 from viz_app.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ MAX_PRINTED = 12  # heads
 def query_keys(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            exists=True,
-            dir_okay=False,
-            metavar="FILE",
-            help="Texts (.txt, .conllu), or with --text a table; without one, the bundled sentences.",
-        ),
+        file_argument("Texts (.txt, .conllu), or with --text a table; without one, the bundled sentences."),
     ] = None,
     heads: Annotated[str, option("Heads as layer.head, such as 3.8,4.*; or all.")] = "all",
     max_tokens: Annotated[

@@ -28,7 +28,7 @@ from viz_app.pages.dataset import (
     sort_by,
 )
 from viz_app.shell.markdown import escape_markdown, quoted, with_help
-from viz_app.shell.view import write_note
+from viz_app.shell.pager import draw_pager, rows_of_page
 from viz_app.shell.work import cached
 
 PAGE_ROWS = 50  # rows of one page of the list
@@ -151,9 +151,8 @@ def draw_list(table: EvaluatedTexts, indices: np.ndarray, column: str) -> int | 
     if not len(indices):
         st.info(with_help(TEXTS["no_rows"]), icon=":material/filter_alt_off:")
         return None
-    pages = -(-len(indices) // PAGE_ROWS)
-    number = min(page_number.value, pages)
-    page_rows = indices[(number - 1) * PAGE_ROWS : number * PAGE_ROWS].tolist()
+    places = rows_of_page(page_number, len(indices), PAGE_ROWS)
+    page_rows = indices[places.start : places.stop].tolist()
     selected = row.value if row.value in page_rows else page_rows[0]
     key = f"dataset_rows_{crc32(repr(page_rows).encode())}"
     st.dataframe(
@@ -165,29 +164,11 @@ def draw_list(table: EvaluatedTexts, indices: np.ndarray, column: str) -> int | 
         selection_mode="single-row-required",
         selection_default={"selection": {"rows": [page_rows.index(selected)], "columns": [], "cells": []}},
         column_config=_column_config(table),
-        alt=TEXTS["list_alt"].format(
-            first=(number - 1) * PAGE_ROWS + 1, last=(number - 1) * PAGE_ROWS + len(page_rows)
-        ),
+        alt=TEXTS["list_alt"].format(first=places.start + 1, last=places.stop),
     )
-    first = (number - 1) * PAGE_ROWS + 1
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="dataset_pager"):
-        if pages > 1:
-            page_number.set(number)
-            for name, target, icon in (
-                ("previous", number - 1, ":material/chevron_left:"),
-                ("next", number + 1, ":material/chevron_right:"),
-            ):
-                st.button(
-                    TEXTS[name],
-                    key=f"{name}_rows",
-                    icon=icon,
-                    on_click=_open_page,
-                    args=(target,),
-                    disabled=not 1 <= target <= pages,
-                )
-            page_number(max_value=pages, width=110, label_visibility="collapsed", on_change=row.set, args=(None,))
-        note = TEXTS["shown"].format(first=first, last=first + len(page_rows) - 1, count=len(indices))
-        write_note(" · ".join([note, *filter_names(column)]))
+    note = TEXTS["shown"].format(first=places.start + 1, last=places.stop, count=len(indices))
+    note = " · ".join([note, *filter_names(column)])
+    draw_pager(page_number, len(indices), PAGE_ROWS, key="dataset_pager", note=note, on_open=partial(row.set, None))
     return selected
 
 
@@ -247,8 +228,3 @@ def _select_row(key: str, page_rows: Sequence[int]) -> None:
     """Select the clicked row. key: of the list. page_rows: indices of its rows."""
     if rows := st.session_state[key].selection.rows:
         row.set(page_rows[rows[0]])
-
-
-def _open_page(number: int) -> None:
-    page_number.set(number)
-    row.set(None)

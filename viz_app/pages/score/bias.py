@@ -30,12 +30,12 @@ from viz_app.pages.score import (
     pair_order,
     variant,
 )
-from viz_app.pages.score.pairs import MAX_FILE_MEGABYTES, pair_problems, score_table, warn_unknown
+from viz_app.pages.score.pairs import MAX_FILE_MEGABYTES, confirmed_scores, score_table, warn_unknown
 from viz_app.shell.controls import Upload, file_control
 from viz_app.shell.markdown import escape_markdown, protect_terms, with_help
 from viz_app.shell.models import ModelReference
+from viz_app.shell.pager import draw_pager, rows_of_page
 from viz_app.shell.params import Param
-from viz_app.shell.results import confirmed_results
 from viz_app.shell.view import View, add_file, chart, lazy_expander, write_heading, write_note, write_result
 from viz_app.shell.work import cached, wait_for
 
@@ -62,15 +62,11 @@ def draw(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
     upload = _upload()
     with page.figure():
         rows = _read_pairs(upload)
-        if (warning := pair_problems(rows)) is not None:
-            st.warning(with_help(warning), icon=":material/rule:")
-        count = sum(row.problem is None for row in rows)
-        if not count:
+        results = confirmed_scores(
+            "bias", model, head_mask, rows, variant.value, quick=BUNDLED_SECONDS if upload is None else None
+        )
+        if results is None:
             return
-        label = TEXTS["score"].format(count=count, pairs="pair" if count == 1 else "pairs")
-        table = score_table(model, head_mask, rows, variant.value)
-        quick = BUNDLED_SECONDS if upload is None else None
-        results = confirmed_results("bias", label, [table], quick=quick)
     (scores,) = results.values
     evaluation = _evaluate(scores, measure.value)
     _forget_missing_category(evaluation)
@@ -269,24 +265,10 @@ def _draw_pairs(evaluation: BiasEvaluation) -> None:
         )
         pair_order(on_change=_show_first_page)
     pairs = listed_pairs(evaluation, category.value, pair_order.value)
-    pages = max(-(-len(pairs) // PAGE_PAIRS), 1)
-    number = min(page_number.value, pages)
-    first = (number - 1) * PAGE_PAIRS
-    page_pairs = pairs[first : first + PAGE_PAIRS]
-    st.html(_list_html(page_pairs))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bias_pager"):
-        if pages > 1:
-            page_number.set(number)
-            for name, target, icon in (
-                ("previous", number - 1, ":material/chevron_left:"),
-                ("next", number + 1, ":material/chevron_right:"),
-            ):
-                st.button(
-                    TEXTS[name], key=f"{name}_pairs", icon=icon, on_click=page_number.set, args=(target,),
-                    disabled=not 1 <= target <= pages,
-                )  # fmt: skip
-            page_number(max_value=pages, width=110, label_visibility="collapsed")
-        write_note(TEXTS["shown"].format(first=first + 1, last=first + len(page_pairs), count=len(pairs)))
+    rows = rows_of_page(page_number, len(pairs), PAGE_PAIRS)
+    st.html(_list_html([pairs[index] for index in rows]))
+    note = TEXTS["shown"].format(first=rows.start + 1, last=rows.stop, count=len(pairs))
+    draw_pager(page_number, len(pairs), PAGE_PAIRS, key="bias_pager", note=note)
 
 
 def _show_first_page() -> None:

@@ -23,7 +23,7 @@ from viz_app.pages.score import EXAMPLE_PAIRS, TEXTS, VARIANT_NAMES, pasted_pair
 from viz_app.shell.controls import example_button, file_control, set_choice
 from viz_app.shell.markdown import escape_markdown, with_help
 from viz_app.shell.models import ModelReference
-from viz_app.shell.results import confirmed_results
+from viz_app.shell.results import Results, confirmed_results
 from viz_app.shell.sentence_pair import EXAMPLE, select_sentences
 from viz_app.shell.view import View, add_file, chart
 from viz_app.shell.work import Work, estimate_seconds, wait_for, work
@@ -79,15 +79,10 @@ def draw_table(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
             example_button(TEXTS["table_hint"], "Use three example pairs", set_choice, pasted_pairs.name, EXAMPLE_PAIRS)
             return
         rows = read_pairs(source)
-        if (warning := pair_problems(rows)) is not None:
-            st.warning(with_help(warning), icon=":material/rule:")
-        count = sum(row.problem is None for row in rows)
-        if not count:
-            return
-        label = f"Score {count:,} {'pair' if count == 1 else 'pairs'}"
-        table = score_table(model, head_mask, tuple(rows), variant.value)
         quick = None if source == EXAMPLE_PAIRS else 0
-        results = confirmed_results("table of pairs", label, [table], quick=quick)
+        results = confirmed_scores("table of pairs", model, head_mask, tuple(rows), variant.value, quick=quick)
+        if results is None:
+            return
         (scores,) = results.values
         with st.container(key=results.key("scored_table")):
             st.markdown(_summary(scores))
@@ -252,6 +247,28 @@ def _labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], l
         [None if column.first is None else first[column.first] for column in columns.columns],
         [None if column.second is None else second[column.second] for column in columns.columns],
     )
+
+
+def confirmed_scores(
+    slot: str,
+    model: LoadedModel,
+    head_mask: np.ndarray,
+    rows: tuple[PairRow, ...],
+    masking: str,
+    *,
+    quick: float | None,
+) -> Results | None:
+    """Return the scores of all pairs as `confirmed_results`, below a warning about rows that have no score.
+
+    head_mask: (layer, head). masking: name of the variant. Returns None if no row can be scored.
+    """
+    if (warning := pair_problems(rows)) is not None:
+        st.warning(with_help(warning), icon=":material/rule:")
+    count = sum(row.problem is None for row in rows)
+    if not count:
+        return None
+    label = TEXTS["score"].format(count=count, pairs="pair" if count == 1 else "pairs")
+    return confirmed_results(slot, label, [score_table(model, head_mask, rows, masking)], quick=quick)
 
 
 def pair_problems(rows: Sequence[PairRow]) -> str | None:

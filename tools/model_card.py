@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from bert_core import checkpoint
-from bert_core.analysis.evaluation import wilson_interval
+from bert_core.analysis.intervals import wilson_interval
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, print_progress

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bert_core.analysis.evaluation import wilson_interval
-from bert_core.analysis.ground_truth import bootstrap_interval
+from bert_core.analysis.intervals import bootstrap_interval, wilson_interval
 from bert_core.analysis.scoring import PairColumns, pair_columns
 from bert_core.records import PairScore
 from bert_core.records.base import compared_by_value

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from bert_core.analysis.intervals import wilson_interval
 from bert_core.records import EvaluatedTexts
 from bert_core.records.base import compared_by_value, make_read_only
 from bert_core.records.evaluation import NUMBER_FIELDS
@@ -258,29 +259,6 @@ def select(table: EvaluatedTexts, indices: Iterable[int]) -> EvaluatedTexts:
     fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
     arrays = {name: values[rows] for name, values in fields.items() if isinstance(values, np.ndarray)}
     return dataclasses.replace(table, **arrays, columns={name: values[rows] for name, values in table.columns.items()})
-
-
-@validate_arguments
-def wilson_interval(successes: float, trials: int) -> tuple[float, float]:
-    """Return the bounds of the 95% confidence interval of a share, 0 to 1, for independent trials; NaN without trials.
-
-    successes: may be a fraction, such as 3.5 if a tie counts as half. Half a success varies less than the interval
-        assumes, so that it is then too wide rather than too narrow.
-    Raises Refused for more successes than trials, and for a negative number.
-    Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
-    """
-    from scipy.special import ndtri
-
-    if not 0 <= successes <= trials:
-        raise Refused(f"{successes} of {trials} trials succeeded: successes must be from 0 to the number of trials")
-    if not trials:
-        return math.nan, math.nan
-    quantile = float(ndtri(0.975))
-    share, spread = successes / trials, quantile**2 / trials
-    centre = (share + spread / 2) / (1 + spread)
-    half_length = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
-    # Rounding must not exclude a share of 0 or 1.
-    return (0.0 if successes == 0 else centre - half_length), (1.0 if successes == trials else centre + half_length)
 
 
 # ---------------------------------------------------------------------------- groups of rows

@@ -6,18 +6,16 @@ the pointing game, and Arras 2025 (arXiv:2502.15886) for their use with subject-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import comb
 
 import numpy as np
 
-from bert_core.refused import Refused, check_finite, require_int, require_sequence, validate_arrays
+from bert_core.refused import Refused, check_finite, validate_arrays
 
 VARIANTS = ("signed", "absolute", "clipped")
 """The scores themselves, their absolute values, or their positive part."""
 
 ACCURACIES = ("mass", "rank", "pointing", "reciprocal_rank")
-BOOTSTRAP_SAMPLES = 2000
 
 
 @validate_arrays(scores="method token", relevant="token")
@@ -75,33 +73,3 @@ def _ranking_accuracies(values: np.ndarray, is_relevant: np.ndarray) -> tuple[fl
         for place in range(1, ties - relevant_ties + 2)
     )
     return rank, pointing, reciprocal
-
-
-@validate_arrays(values="item value")
-def bootstrap_interval(
-    values: np.ndarray, groups: Sequence[object], *, samples: int = BOOTSTRAP_SAMPLES, seed: int = 0
-) -> np.ndarray:
-    """Compute the 95% bootstrap interval of the mean over items, where whole groups of items are drawn.
-
-    values: (item, value), whose means over the items are estimated.
-    groups: group of each item. Items of one group are not independent, such as sentences with the same words.
-    samples: number of bootstrap samples. seed: random seed.
-    Returns (2, value), the 2.5% and 97.5% percentiles of the means.
-    Raises Refused if there is not one group for each item.
-    Source: Efron and Tibshirani 1993, sections 8.4 and 13.3.
-    """
-    names = require_sequence("groups", groups, "one group for each item")
-    if len(names) != len(values):
-        raise Refused(f"there are {len(names)} groups and {len(values)} items: give one group for each of the items")
-    require_int("samples", samples, 1)
-    generator = np.random.default_rng(require_int("seed", seed))
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    membership = np.array([numbers[name] for name in names])
-    sums = np.zeros((len(numbers), values.shape[1]))
-    np.add.at(sums, membership, values)
-    sizes = np.bincount(membership)
-    weights = generator.multinomial(
-        len(numbers), np.full(len(numbers), 1 / len(numbers)), size=samples
-    )  # (sample, group)
-    means = (weights @ sums) / (weights @ sizes)[:, None]  # (sample, value)
-    return np.quantile(means, [0.025, 0.975], axis=0)

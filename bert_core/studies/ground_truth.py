@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.analysis.ground_truth import ACCURACIES, VARIANTS, bootstrap_interval, truth_accuracy
+from bert_core.analysis.ground_truth import ACCURACIES, VARIANTS, truth_accuracy
+from bert_core.analysis.intervals import bootstrap_interval
 from bert_core.circuits import CIRCUITS, circuit_sentences, load_circuit
 from bert_core.edits import check_unedited
 from bert_core.fingerprint import fingerprint

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from scipy.stats import binomtest
 
 import bert_core
 from bert_core import LoadedModel, PairRow, PairScore, SentenceScore, evaluate_bias, read_bias_pairs, score_pairs
 from bert_core.analysis.bias import CAUTIONS, MEASURES, TIE_NATS
-from bert_core.analysis.evaluation import wilson_interval
 from bert_core.refused import Refused
 from bert_core.studies.bias import BIAS_COLUMNS, BUNDLED_SET, bias_csv, bundled_bias_pairs
 
@@ -98,19 +96,6 @@ def test_a_tie_counts_as_half(tiny_loaded: LoadedModel) -> None:
     low, high = total.difference_interval
     assert min(differences) <= low < total.mean_difference < high <= max(differences)
     assert not total.excludes_half
-
-
-@pytest.mark.parametrize(("successes", "trials"), [(0, 7), (3, 12), (12, 12), (800, 1508)])
-def test_the_interval_of_whole_numbers_is_that_of_scipy(successes: int, trials: int) -> None:
-    """Wilson's interval against scipy; a half lies between the intervals of both neighbours."""
-    expected = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    assert wilson_interval(successes, trials) == pytest.approx((expected.low, expected.high), abs=1e-12)
-    if successes < trials:
-        low, high = wilson_interval(successes + 0.5, trials)
-        next_low, next_high = wilson_interval(successes + 1, trials)
-        assert expected.low < low < next_low and expected.high < high < next_high
-    with pytest.raises(Refused, match=r"12\.5 of 12 trials"):
-        wilson_interval(12.5, 12)
 
 
 def test_a_category_differs_from_half_only_if_its_interval_does(tiny_loaded: LoadedModel) -> None:

@@ -206,17 +206,6 @@ def test_rows_are_sorted_stably_with_missing_values_last() -> None:
         evaluation.order(table, "colour")
 
 
-def test_the_interval_of_a_share_is_wilsons() -> None:
-    """Against the formula: the shares p for which |p - 1/2| is z standard errors of p, at 5 of 10."""
-    z = 1.959964
-    low, high = evaluation.wilson_interval(5, 10)
-    for bound in (low, high):
-        assert abs(bound - 0.5) == pytest.approx(z * (bound * (1 - bound) / 10) ** 0.5, rel=1e-5)
-    assert low == pytest.approx(1 - high)
-    assert evaluation.wilson_interval(0, 10)[0] == 0 and evaluation.wilson_interval(10, 10)[1] == 1
-    assert all(map(math.isnan, evaluation.wilson_interval(0, 0)))
-
-
 def test_tables_without_answers_or_rows_have_no_accuracy() -> None:
     """A row counts only with both an answer and a prediction, and everything else is NaN or empty."""
     table = small_table(answer=["a", ""], prediction=["", "a"], loss=[0.5, math.nan])

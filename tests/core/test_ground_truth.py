@@ -13,7 +13,7 @@ from sklearn.metrics import label_ranking_average_precision_score
 import bert_core
 from bert_core import LoadedModel, Refused
 from bert_core.agreement import sentences
-from bert_core.analysis.ground_truth import ACCURACIES, VARIANTS, bootstrap_interval, truth_accuracy
+from bert_core.analysis.ground_truth import ACCURACIES, VARIANTS, truth_accuracy
 from bert_core.loading import ASSETS
 from bert_core.methods import METHODS
 from bert_core.records import TruthSentence
@@ -111,18 +111,6 @@ def test_scores_of_zero_have_no_mass_and_invalid_arrays_are_refused() -> None:
     for scores, relevant in ([[1.0, np.nan]], [1, 0]), ([[1.0, 2.0]], [0, 0]), ([[1.0, 2.0]], [1, 0, 0]):
         with pytest.raises(Refused):
             truth_accuracy(np.array(scores), np.array(relevant))
-
-
-def test_the_interval_of_independent_items_is_that_of_the_normal_distribution() -> None:
-    """Groups of one item give 1.96 standard errors; items that are copied in groups do not narrow the interval."""
-    values = np.random.default_rng(3).normal(size=(400, 1))
-    low, high = bootstrap_interval(values, range(400))
-    error = values.std() / 20
-    assert_near(np.array([low[0], high[0]]), values.mean() + np.array([-1.96, 1.96]) * error, 0.15, of=error)
-    copied = bootstrap_interval(np.repeat(values, 5, axis=0), np.repeat(np.arange(400), 5).tolist())
-    assert_near(copied, np.array([low, high]), of=error)
-    with pytest.raises(Refused, match="3 groups and 400 items"):
-        bootstrap_interval(values, range(3))
 
 
 # ---------------------------------------------------------------------------- sentences

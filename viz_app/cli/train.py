@@ -264,7 +264,7 @@ def _measure_lines(measures: Measures) -> Iterator[str]:
 
 def _share(count: int, total: int) -> str:
     """Return a count with its share and 95% interval."""
-    from bert_core.analysis.evaluation import wilson_interval
+    from bert_core.analysis.intervals import wilson_interval
 
     if not total:
         return "0 of 0"

@@ -19,8 +19,8 @@ from bert_core.analysis.evaluation import (
     slice_columns,
     slices,
     summary,
-    wilson_interval,
 )
+from bert_core.analysis.intervals import wilson_interval
 from bert_core.records import EvaluatedTexts
 from bert_core.records.evaluation import INTEGER_FIELDS, NUMBER_FIELDS, TEXT_FIELDS
 from viz_app.export import tables

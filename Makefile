@@ -1,5 +1,5 @@
 # Headlight from a checkout: `make app` to see it, `make site` to publish it, `make test` to check it, `make test-all`
-# to check everything.
+# and `make test-release` to check everything.
 # PYTHON=/path/to/python3.12 chooses the interpreter, ARGS="--port 8600" goes to `headlight app`.
 
 PYTHON ?= python3
@@ -19,7 +19,7 @@ CORE_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist worksteal tests/core
 OTHER_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/core
 REPORT = $(if $(REPORTS),--junitxml $(REPORTS)/$(1).xml)
 
-.PHONY: app site test test-all check test-lowest coverage lint prose docs notebook bench model-docs browser clean
+.PHONY: app site test test-all test-release check test-lowest coverage lint prose docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -33,10 +33,14 @@ test: $(DEV_INSTALLED) browser lint
 	$(CORE_TESTS) -m "not slow" $(call REPORT,core)
 	$(OTHER_TESTS) -m "not slow" $(call REPORT,other)
 
-# Everything: the tests of `make test`, and then the rest.
+# What CI runs: the tests of `make test`, and then the slow ones.
 test-all: test $(REFERENCES_INSTALLED)
-	$(CORE_TESTS) -m slow $(call REPORT,core-slow)
-	$(OTHER_TESTS) -m slow $(call REPORT,other-slow)
+	$(CORE_TESTS) -m "slow and not release" $(call REPORT,core-slow)
+	$(OTHER_TESTS) -m "slow and not release" $(call REPORT,other-slow)
+
+# What only a release needs: every script of benchmarks/, and tests at full size.
+test-release: $(REFERENCES_INSTALLED) $(NPM_INSTALLED)
+	$(OTHER_TESTS) -m release $(call REPORT,release)
 
 # The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.
 check: lint

@@ -83,7 +83,13 @@ def built_once(name: str, build: Callable[[Path], object]) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long start first, so that no process is left alone with one: pages in a browser before all."""
+    """Files that take long start first, so that no process is left alone with one: pages in a browser before all.
+
+    Tests marked `release` are slow too.
+    """
+    for item in items:
+        if item.get_closest_marker("release"):
+            item.add_marker(pytest.mark.slow)
     order = {"browser": 0, "site": 0, "tests": 1, "app": 2, "core": 3}
     items.sort(key=lambda item: order[item.path.parent.name])
 

@@ -31,7 +31,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "command", [*RUN, "crowd.py --again --crowd 2x1:0.1s", "crowd.py --beside 1", "crowd.py --copies 2"]
 )
@@ -52,6 +52,17 @@ def test_every_script_runs_with_its_smallest_size(command: str) -> None:
     assert RESULT.search(done.stdout), done.stdout
     assert not re.search(r"\bnan\b", done.stdout), done.stdout
     assert (FOLDER / "README.md").read_bytes() == readme
+
+
+@pytest.mark.slow
+def test_every_script_imports() -> None:
+    """The names that the scripts import exist; `make test-release` runs them."""
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *(name.removesuffix(".py") for name in RUN)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{FOLDER}{os.pathsep}{ROOT}"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def test_every_script_has_the_common_options() -> None:

@@ -20,13 +20,15 @@ from viz_app.shell.params import GROUPS
 ROOT = typer.main.get_group(app)
 MAX_SUMMARY = 56  # characters beside the longest name of a command, in 80 columns
 TEXTS = "She opened the door and walked in.\nThe cat sat on the mat.\nHe closed the window because it was cold.\n"
-# Examples that run long, serve the app, or read a model, a treebank or a table of the user.
+# Examples that run long, serve the app, or read a model, a treebank or a table of the user; `site` exports the same
+# graph as export-onnx.
 NOT_RUN = {
     *(
         "app",
         "compare-models",
         "direct",
         "evaluate",
+        "export-onnx",
         "faithfulness",
         "finetune",
         "pretrain",

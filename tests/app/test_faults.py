@@ -56,6 +56,11 @@ STUDIES = {
     "prune-curve": "TEXT",
 }  # fmt: skip
 every_study = pytest.mark.parametrize("name", STUDIES)
+KILLED_IN_CI = ("explain", "index")  # of the studies that are killed often, which takes half a minute for each
+every_killed_study = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow if name in KILLED_IN_CI else pytest.mark.release]) for name in STUDIES],
+)
 MOMENTS = 20
 
 
@@ -196,8 +201,7 @@ def test_a_command_that_is_killed_inside_a_file_goes_on(bench: Bench, tmp_path: 
     assert_goes_on(bench, name, tmp_path)
 
 
-@every_study
-@pytest.mark.slow
+@every_killed_study
 def test_a_study_that_is_killed_at_any_moment_goes_on(bench: Bench, tmp_path: Path, name: str) -> None:
     """Killed again and again at seeded changes on the disk, it ends with the bytes of an unbroken run."""
     writes = bench.undisturbed(name)[0].writes
@@ -210,8 +214,7 @@ def test_a_study_that_is_killed_at_any_moment_goes_on(bench: Bench, tmp_path: Pa
             assert_goes_on(bench, name, out)
 
 
-@every_study
-@pytest.mark.slow
+@every_killed_study
 def test_a_study_does_not_mix_two_models_or_two_texts(bench: Bench, tmp_path: Path, name: str) -> None:
     """Killed at several moments, it refuses weights or a text that changed under their names, or begins anew."""
     source, model = tmp_path / bench.given[STUDIES[name]].name, tmp_path / "model"

@@ -262,7 +262,7 @@ def named(extension: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "evaluate" else name for name in COMMANDS]
+    "name", [pytest.param(name, marks=pytest.mark.release) if name == "evaluate" else name for name in COMMANDS]
 )
 def test_the_same_content_gives_the_same_result_in_every_format(ask: Any, name: str) -> None:
     """Plain text, tables, JSON lines and treebanks, compressed or not, and in each encoding that is read."""

@@ -57,7 +57,7 @@ LOGS: dict[str, Path] = {}  # what each server has said, by its address
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test in a browser takes seconds: `make test` runs those marked `smoke`, and `make test-all` the others too."""
+    """A test in a browser takes seconds: `make test` runs those marked `smoke`, `make test-all` the others."""
     for item in items:
         if item.path.parent == Path(__file__).parent and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.slow)

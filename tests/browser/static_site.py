@@ -14,19 +14,29 @@ from pathlib import Path
 from bert_core.loading import load
 from bert_core.onnx_export.export import export_onnx
 from tests.browser.conftest import ROOT, free_port
+from tests.conftest import built_once
 from viz_app.site.compression import compress_parts
 
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:"
 PAGE = "<!doctype html>{policy}<link rel=icon href=data:,><title>A site</title>"
 
 
+def exported_mini() -> Path:
+    """Return the folder of the bundled model as a graph with gradients, exported once for all tests of a run."""
+
+    def export(folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the exporter of PyTorch
+            export_onnx(load("headlight-mini", device="cpu"), folder, gradients=True)
+
+    return built_once("mini-onnx", export)
+
+
 def build_site(folder: Path) -> None:
     """Write the site: `model` and `compressed` hold the same model, and `meta.html` states the policy itself."""
     for name in ("engine", "runtime"):
         shutil.copytree(ROOT / "viz_app" / "site" / name, folder / name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the exporter of PyTorch
-        export_onnx(load("headlight-mini", device="cpu"), folder / "model", gradients=True)
+    shutil.copytree(exported_mini(), folder / "model")
     shutil.copytree(folder / "model", folder / "compressed")
     compress_parts(folder / "compressed")
     (folder / "index.html").write_text(PAGE.format(policy=""))

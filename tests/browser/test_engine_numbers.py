@@ -119,6 +119,7 @@ def target_of(
     return Target("mlm", first, word), {"terms": terms}
 
 
+@pytest.mark.release
 def test_fifty_texts_have_the_numbers_of_the_library(loaded: LoadedModel, page: Page) -> None:
     """Tokens are equal; probabilities are within 5e-5, maps and gradients within 1e-4 of the largest value.
 

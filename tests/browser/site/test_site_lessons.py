@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 import bert_core
 from bert_core.progress import ignore_progress
 from tests.browser.conftest import PATIENCE, WINDOW
-from tests.browser.static_site import StaticSite, serve_site
+from tests.browser.static_site import StaticSite, exported_mini, serve_site
 from tests.browser.test_accessibility import AXE, RUN_AXE, SERIOUS
 from tests.conftest import built_once
 from tests.lessons import ANSWERS, answered, asked_of, bundled, record
@@ -49,7 +49,7 @@ WALKS = {
 def server() -> Iterator[StaticSite]:
     """A server of the site of the bundled model."""
     mini = bert_core.load("headlight-mini", device="cpu")
-    with serve_site(built_once("site", lambda folder: build_site(mini, folder))) as started:
+    with serve_site(built_once("site", lambda folder: build_site(mini, folder, exported=exported_mini()))) as started:
         yield started
 
 

@@ -18,7 +18,7 @@ from bert_core.analysis.heads import most_relevant_head
 from bert_core.methods import METHODS
 from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
 from tests.browser.conftest import PATIENCE, WINDOW
-from tests.browser.static_site import StaticSite, serve_site
+from tests.browser.static_site import StaticSite, exported_mini, serve_site
 from tests.conftest import built_once
 from viz_app.pages.start import EXAMPLES
 from viz_app.site.build import build_site
@@ -41,7 +41,7 @@ def mini() -> LoadedModel:
 @pytest.fixture(scope="module")
 def server(mini: LoadedModel) -> Iterator[StaticSite]:
     """A server of the site of the bundled model."""
-    with serve_site(built_once("site", lambda folder: build_site(mini, folder))) as started:
+    with serve_site(built_once("site", lambda folder: build_site(mini, folder, exported=exported_mini()))) as started:
         yield started
 
 

@@ -623,8 +623,10 @@ def statements_with_references(source: str) -> dict[ast.stmt, bool]:
     A statement imports one by itself, in a text that another process runs, or through a name of another statement. Only
     functions may, and tests among them only if they are marked `slow`.
     """
-    tree = ast.parse(source)
     is_reference = re.compile(rf"\b(?:import|from) (?:{'|'.join(REFERENCES)})\b").search
+    if not is_reference(source):
+        return {}
+    tree = ast.parse(source)
     importing = {node for node in tree.body if is_reference(ast.get_source_segment(source, node) or "")}
     while True:
         names = {

@@ -199,6 +199,7 @@ def test_a_page_that_is_left_and_entered_again_shows_what_was_chosen(
     assert not page.problems, page.problems
 
 
+@pytest.mark.release
 def test_every_page_shows_what_was_chosen_however_one_comes_to_it(
     app: str, page: Page, browser: Browser, tiny_model_folder: Path
 ) -> None:

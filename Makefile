@@ -39,7 +39,7 @@ test-all: test $(REFERENCES_INSTALLED)
 	$(OTHER_TESTS) -m "slow and not release" $(call REPORT,other-slow)
 
 # What only a release needs: every script of benchmarks/, and tests at full size.
-test-release: $(REFERENCES_INSTALLED) $(NPM_INSTALLED)
+test-release: $(REFERENCES_INSTALLED) $(NPM_INSTALLED) browser
 	$(OTHER_TESTS) -m release $(call REPORT,release)
 
 # The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.

@@ -1,6 +1,6 @@
 """How long the tests take: seconds by folder, by file, and of the slowest tests.
 
-    python benchmarks/durations.py                            run the whole suite and print its table
+    python benchmarks/durations.py                            run `make test-all` and print its table
     python benchmarks/durations.py --section "After"          also put it into tests.md, as the section of that name
     python benchmarks/durations.py --reports A.xml B.xml      read reports of `pytest --junitxml` and run nothing
     python benchmarks/durations.py --quick                    run one small test file, to try a change of this script

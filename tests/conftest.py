@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -80,6 +81,17 @@ def built_once(name: str, build: Callable[[Path], object]) -> Path:
             build(unfinished)
             unfinished.rename(folder)
     return folder
+
+
+def exported_mini() -> Path:
+    """Return the folder of the bundled model as a graph with gradients, exported once for all tests of a run."""
+
+    def export(folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the exporter of PyTorch
+            bert_core.export_onnx(bert_core.load("headlight-mini", device="cpu"), folder, gradients=True)
+
+    return built_once("mini-onnx", export)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import shutil
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from bert_core.loading import load
-from bert_core.onnx_export.export import export_onnx
 from tests.browser.conftest import ROOT, free_port
-from tests.conftest import built_once
+from tests.conftest import exported_mini
 from viz_app.site.compression import compress_parts
 
 POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:"
 PAGE = "<!doctype html>{policy}<link rel=icon href=data:,><title>A site</title>"
-
-
-def exported_mini() -> Path:
-    """Return the folder of the bundled model as a graph with gradients, exported once for all tests of a run."""
-
-    def export(folder: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of the exporter of PyTorch
-            export_onnx(load("headlight-mini", device="cpu"), folder, gradients=True)
-
-    return built_once("mini-onnx", export)
 
 
 def build_site(folder: Path) -> None:

@@ -25,7 +25,7 @@ from bert_core.onnx_export import export
 from bert_core.onnx_export.graph import GRADIENTS, GraphInputs, compute_outputs, example_inputs
 from bert_core.onnx_export.weights import MAX_PART_BYTES
 from bert_core.run.perturbation import quadrature_points
-from tests.conftest import VOCABULARY, built_once
+from tests.conftest import VOCABULARY, built_once, exported_mini
 from tests.families import FAMILIES, save_family
 from tests.selection import mark_cases
 
@@ -98,9 +98,9 @@ def mini() -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
-def mini_folder(mini: LoadedModel) -> Path:
+def mini_folder() -> Path:
     """The bundled model as a graph with gradients."""
-    return built_once("mini-onnx", lambda folder: bert_core.export_onnx(mini, folder, gradients=True))
+    return exported_mini()
 
 
 @pytest.fixture(scope="session")

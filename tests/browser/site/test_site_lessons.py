@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 import bert_core
 from bert_core.progress import ignore_progress
 from tests.browser.conftest import PATIENCE, WINDOW
-from tests.browser.static_site import StaticSite, exported_mini, serve_site
+from tests.browser.static_site import StaticSite, serve_site
 from tests.browser.test_accessibility import AXE, RUN_AXE, SERIOUS
-from tests.conftest import built_once
+from tests.conftest import built_once, exported_mini
 from tests.lessons import ANSWERS, answered, asked_of, bundled, record
 from viz_app.lessons import Lesson, Task
 from viz_app.lessons.checks import CHECKS

@@ -18,8 +18,8 @@ from bert_core.analysis.heads import most_relevant_head
 from bert_core.methods import METHODS
 from bert_core.run.perturbation import input_x_gradient, integrated_gradients, occlusion
 from tests.browser.conftest import PATIENCE, WINDOW
-from tests.browser.static_site import StaticSite, exported_mini, serve_site
-from tests.conftest import built_once
+from tests.browser.static_site import StaticSite, serve_site
+from tests.conftest import built_once, exported_mini
 from viz_app.pages.start import EXAMPLES
 from viz_app.site.build import build_site
 from viz_app.site.lessons import METHODS as SITE_METHODS

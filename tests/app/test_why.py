@@ -229,16 +229,40 @@ def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
     assert f"By {page.STAND_IN}," in words(app)
 
 
+def methods_of_strip(app: AppTest) -> list[str]:
+    """The methods of the figure, without their ranks."""
+    strip = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
+    labels = dict.fromkeys(text.split("<br>")[0] for trace in strip for text in trace.get("hovertext", ())[:1])
+    return [label.partition(". ")[2] for label in labels]
+
+
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
+    """Where the text is long for the model, what takes many passes is behind a button that names it and its cost.
+
+    Until it is pressed, the figure has as many methods as ever, the best ranked ones of those that are quick.
+    """
     monkeypatch.setattr(scores, "UNCONFIRMED_SECONDS", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
     assert "integrated gradients is slow on this text" in words(app)
     ask = button(app, "Compute 5 slow methods")
     assert "DecompX" in ask.help and "forward passes" in ask.help
+    quick = methods_of_table(app)
+    assert quick == [name for name in RANKED_METHODS if name not in ask.help] and len(quick) == len(METHODS) - 5
+    assert methods_of_strip(app) == [page.STAND_IN, *(name for name in quick if name != page.STAND_IN)][:4]
     ask.click().run()
     until(app, lambda app: len(table_of(app)) == len(METHODS))
     assert "By integrated gradients," in words(app)
+    assert methods_of_strip(app) == ["integrated gradients", "occlusion", "gradient x attention", "DecompX"]
+
+
+def test_the_button_names_a_single_slow_method(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one method alone is slow, its name is in the button."""
+    slowest = max(METHODS, key=lambda method: method.passes(12))
+    monkeypatch.setattr(scores, "QUICK_PASSES", slowest.passes(12) - 1)
+    monkeypatch.setattr(scores, "UNCONFIRMED_SECONDS", 0)
+    app = opened(text="the cat sat on the blue mat")
+    ask = button(app, "Compute")
+    assert ask.label.startswith(f"Compute {slowest.name}, about") and ask.help.endswith("forward passes.")
 
 
 def test_the_example_surprises_as_it_says() -> None:

@@ -43,7 +43,8 @@ def draw_pair(page: View, model: LoadedModel, head_mask: np.ndarray) -> None:
     encodings, works = _encode(model, *sentences), _pair_works(model, head_mask, *sentences)
     copies = len(works) * sum(map(len, encodings))
     label = f"Score both sentences ({copies:,} masked copies)"
-    results = confirmed_results("pair", label, list(works.values()), check=_check_pair)
+    with page.figure():
+        results = confirmed_results("pair", label, list(works.values()), check=_check_pair)
     scores = {name: score for name, (score,) in zip(VARIANT_NAMES, results.values, strict=False)}
     score = scores.get(variant.value, next(iter(scores.values())))
     with page.figure().container(key=results.key("scored_pair")):

@@ -45,7 +45,8 @@ def draw(page: View) -> None:
     pooling = TEXTS.options("pooling")[model.effective_pooling.mode]
     page.read(TEXTS["reading"].format(pooling=pooling), TEXTS["misleads"])
     works = [_compare_sentences(model, head_mask, *sentences), _unrelated_cosines(model, head_mask)]
-    results = confirmed_results("alike", "Compare both sentences", works)
+    with page.figure():
+        results = confirmed_results("alike", "Compare both sentences", works)
     similarity, cosines = results.values
     values, rows, columns = _parts_of_units(similarity, words=words.value)
     with page.figure().container(key=results.key("alike")):

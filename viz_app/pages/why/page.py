@@ -8,6 +8,7 @@ import streamlit as st
 
 from bert_core.methods import METHODS, Method, method_of
 from viz_app.export.tables import npz, tidy_csv
+from viz_app.figures.style import current_look, sized
 from viz_app.figures.why import ScoreRow, score_strip, score_table, trust_chart
 from viz_app.maps import WHOLE_TOKENS
 from viz_app.pages.why import (
@@ -49,8 +50,7 @@ from viz_app.shell.work import duration_text, time_limit_message
 
 STAND_IN = "gradient x attention"  # the method that is shown while the selected one has no scores
 LONG_STAND_IN = "input x gradient"  # the same for a long text
-# The first three of these that are not selected are drawn below the selected method.
-COMPARED = RANKED_METHODS[:4]
+COMPARED_COUNTS = 3, 2  # best ranked methods that are drawn below the selected one: on the page, in a lecture
 UNLIKELY = 0.1  # probability below which a target is called unlikely
 
 
@@ -78,26 +78,32 @@ def draw(page: View) -> None:
             write_note(TEXTS["missing_reading"])
     if scores is not None:
         trust = method_trust(selection, scores, words.value)
+        slow = () if is_requested_for(SLOW, selection) else quick_and_slow(selection)[1]
+        pending = [slow_method.name for slow_method in slow]
         with controls:
-            pending = _draw_buttons(selection, scores)
+            _draw_test_button(selection, scores)
         _draw_scores(page, scores, trust, pending)
+        if pending:
+            # In the row of controls a third button would start a second row; a lecture has them in a popover.
+            with controls if current_look().lecture else page.figure():
+                _draw_slow_button(selection, pending)
     with lazy_expander("totals", TEXTS["folded.file"]) as expander:
         if expander.open:
             whole_file.draw()
 
 
-def _draw_buttons(selection: Selection, scores: MethodScores) -> list[str]:
-    """Draw the buttons of the test and of the slow methods; return the methods that wait for their button."""
-    encoding, target, slow = selection.encoding, selection.target, quick_and_slow(selection)[1]
-    if target is not None and not is_requested_for(TRUST, selection, words.value):
+def _draw_test_button(selection: Selection, scores: MethodScores) -> None:
+    """Draw the button of the test of all methods, until it was pressed for this question."""
+    if selection.target is not None and not is_requested_for(TRUST, selection, words.value):
         passes = trust_passes(scores, words.value)
         _draw_button(selection, "test", (TRUST, selection, words.value), passes, methods=len(scores.names))
-    if not slow or is_requested_for(SLOW, selection):
-        return []
-    names = [slow_method.name for slow_method in slow]
-    passes = count_passes(slow, encoding)
-    _draw_button(selection, "slow", (SLOW, selection), passes, count=len(slow), names=", ".join(names))
-    return names
+
+
+def _draw_slow_button(selection: Selection, names: Sequence[str]) -> None:
+    """Draw the button that computes the slow methods. names: of these methods."""
+    name = "slow" if len(names) > 1 else "slow_single"
+    passes = count_passes([method_of(name) for name in names], selection.encoding)
+    _draw_button(selection, name, (SLOW, selection), passes, count=len(names), names=", ".join(names))
 
 
 def _draw_button(selection: Selection, name: str, request: tuple[object, ...], passes: int, **values: object) -> None:
@@ -124,7 +130,7 @@ def _draw_scores(page: View, scores: MethodScores, trust: Trust | None, pending:
     if prefix or (trust is not None and trust.is_stale):
         frame.fade_stale()
     with page.figure().container(key=f"{prefix}answers"):
-        selected = _draw_strip(page.selection, scores, trust, pending)
+        selected = _draw_strip(scores, trust, pending)
     signs = TEXTS["reading.signed" if selected.signed else "reading.unsigned"]
     reading = f"{signs.format(claims=selected.claims, answer=scores.answer)} {TEXTS['reading.rows']}"
     if trust is not None:
@@ -144,8 +150,8 @@ def _draw_scores(page: View, scores: MethodScores, trust: Trust | None, pending:
     st.page_link(frame.streamlit_page("attention"), label=TEXTS["folded.attention"], icon=":material/grid_view:")
 
 
-def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None, pending: list[str]) -> Method:
-    """Draw the scores of the selected method and of three others in the same columns; return the selected method."""
+def _draw_strip(scores: MethodScores, trust: Trust | None, pending: list[str]) -> Method:
+    """Draw the scores of the selected method and of a few others in the same columns; return the selected method."""
     st.subheader(scores.headline, anchor=False)
     selected = _selected_method(scores, pending)
     lines, probability = [], scores.probability
@@ -155,7 +161,8 @@ def _draw_strip(selection: Selection, scores: MethodScores, trust: Trust | None,
     if trust is not None and not trust.is_stale:
         lines.append(trust.describe_method(selected.name, measure.value))
     st.markdown("  \n".join(line[:1].upper() + line[1:] for line in lines))
-    names = [selected.name, *[name for name in COMPARED if name != selected.name and name in scores.names][:3]]
+    others = [name for name in RANKED_METHODS if name != selected.name and name in scores.names]
+    names = [selected.name, *others[: sized(*COMPARED_COUNTS)]]
     rows = [scores.names.index(name) for name in names]
     part = scores.drawn_part(words.value)
     shares, values = scores.shares(words.value)[rows, part], scores.unit_scores(words.value)[rows, part]

@@ -7,19 +7,21 @@ import io
 import json
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from bert_core import QueryKeyPlane
+from bert_core import LoadedModel, QueryKeyPlane
 from tests.app.test_cli import Run, headlight
 from tests.visit import settled, visited, words
 from viz_app.export.query_keys import measures_in_words, plane_snippet, points_file
 from viz_app.figures.query_keys import query_key_map
 from viz_app.lessons import TREES
 from viz_app.pages.profiles import FIRST_HEAD
+from viz_app.pages.profiles import plane as plane_view
 
 __all__ = ["headlight"]  # a fixture
 
@@ -85,6 +87,32 @@ def test_a_plane_that_is_not_better_is_not_drawn() -> None:
     assert not app.get("plotly_chart") and not app.exception
     sentence = f"The plane of L3 H2 is not better than chance, so it is not drawn: {measures_in_words(refused)}"
     assert sentence in words(app)
+
+
+@pytest.mark.slow
+def test_a_button_compares_the_planes_of_all_heads(
+    tiny_model_folder: Path, tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the grid has the correlation of each head that is better than chance, and 0 for the others."""
+    drawn: list[dict[str, Any]] = []
+    real = plane_view.head_grid
+    monkeypatch.setattr(plane_view, "head_grid", lambda **arguments: drawn.append(arguments) or real(**arguments))
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    app = start(model=str(tiny_model_folder), head="1.1")
+    assert drawn[-1]["values"] is None and "Click a head to project" in words(app)
+    config = tiny_loaded.config
+    count = config.num_hidden_layers * config.num_attention_heads
+    (button,) = (button for button in app.button if button.label.startswith(f"Compare the planes of all {count} heads"))
+    settled(button.click().run())
+    planes = bert_core.query_keys_file(TREES, tiny_loaded)
+    expected = [plane.correlation if plane.is_better_than_chance else 0 for plane in planes]
+    assert len(planes) == count and np.allclose(drawn[-1]["values"].ravel(), expected)
+    better = sum(plane.is_better_than_chance for plane in planes)
+    assert 0 < better < count and f"{better} of {count} heads are better than chance" in words(app)
+    assert not any(button.label.startswith("Compare") for button in app.button)
+    monkeypatch.setattr(plane_view, "_fit", lambda *_: pytest.fail("this plane was fitted with all others"))
+    app.session_state["head"] = 0, 1
+    assert "L0 H1" in words(app.run())
 
 
 def test_hover_texts_escape_tokens_and_name_their_neighbours() -> None:

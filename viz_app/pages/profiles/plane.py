@@ -15,7 +15,8 @@ from bert_core.run.memory import forward_bytes
 from bert_core.run.query_keys import MAX_TOKENS
 from bert_core.studies.query_keys import query_keys_file
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.query_keys import measures_in_words, plane_snippet, points_file
+from viz_app.export.query_keys import measures_in_words, plane_columns, plane_snippet, points_file
+from viz_app.export.tables import labelled_csv
 from viz_app.figures.query_keys import query_key_map
 from viz_app.pages.profiles import FIRST_HEAD, TEXTS, plane_colour, plane_text
 from viz_app.shell import own_corpus
@@ -24,10 +25,10 @@ from viz_app.shell.heads import choose_head, existing_heads, selected_head
 from viz_app.shell.markdown import error_sentence, with_help
 from viz_app.shell.params import Head
 from viz_app.shell.view import View, add_file, chart, write_note, write_result
-from viz_app.shell.work import confirm, estimate_seconds, work
+from viz_app.shell.work import Work, confirm, estimate_seconds, work
 
 SENTENCE_TOKENS = 32  # typical
-MEASURES_SECONDS = 4.0  # of the correlations and neighbourhoods with their shuffles and rotations
+MEASURES_SECONDS = 2.0  # of a head: correlations and neighbourhoods with their shuffles and rotations
 QUICK_SECONDS = 10.0  # work that takes longer is started by a button
 MAX_WORDS = 6  # of a text in its list
 SIDE = 480  # pixels of the square with the points
@@ -46,18 +47,14 @@ def draw(page: View, model: LoadedModel, row: Any) -> None:
     corpus = own_corpus.selected_corpus()
     left, right = page.figure().columns([3, 2], gap="large")
     with right:
-        _draw_grid(model, (layer, head))
+        planes = _draw_grid(model, corpus, (layer, head))
     with left:
-        try:
-            plane = confirm(
-                TEXTS["plane.fit"].format(layer=layer, head=head),
-                _fit(model, corpus, layer, head),
-                quick=QUICK_SECONDS,
-                slot="plane",
-            )
-        except Refused as error:
-            st.info(with_help(error_sentence(error)), icon=":material/info:")
-            return
+        plane = planes.get((layer, head)) or _confirm_or_refuse(
+            TEXTS["plane.fit"].format(layer=layer, head=head),
+            _fit(model, corpus, layer, head),
+            quick=QUICK_SECONDS,
+            slot="plane",
+        )
         if plane is None:
             return
         add_file("Points (CSV)", lambda: points_file(plane, "csv"), "query_keys.csv")
@@ -89,15 +86,46 @@ def _first_head(model: LoadedModel) -> Head:
     return next((layer, heads[0]) for layer in range(config.num_hidden_layers) if (heads := config.heads_of(layer)))
 
 
-def _draw_grid(model: LoadedModel, selected: Head) -> None:
-    """Draw all heads; a click selects one."""
+def _confirm_or_refuse(label: str, work: Work[Any], *, quick: float, slot: str) -> Any:
+    """Return the result of `confirm`; write why there is none if the work is refused."""
+    try:
+        return confirm(label, work, quick=quick, slot=slot)
+    except Refused as error:
+        st.info(with_help(error_sentence(error)), icon=":material/info:")
+        return None
+
+
+def _draw_grid(model: LoadedModel, corpus: Upload, selected: Head) -> dict[Head, QueryKeyPlane]:
+    """Draw all heads, and return their planes, or none until a button was pressed; a click selects a head.
+
+    Once the planes exist, the colours are their correlations.
+    """
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    existing = np.array([[head in model.config.heads_of(layer) for head in range(heads)] for layer in range(layers)])
-    head_grid(
-        layers=layers, heads=heads, selected=selected, existing=existing, key="plane_grid", on_click=choose_head,
-        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
-    )  # fmt: skip
-    write_note(TEXTS["plane.grid_note"])
+    pairs = [(layer, head) for layer in range(layers) for head in model.config.heads_of(layer)]
+    place = st.container()
+    label = TEXTS["plane.fit_all"].format(count=len(pairs))
+    planes: dict[Head, QueryKeyPlane] = _confirm_or_refuse(label, _fit_all(model, corpus), quick=0, slot="planes") or {}
+    values = np.full((layers, heads), np.nan)
+    titles = [[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)]
+    for (layer, head), plane in planes.items():
+        values[layer, head] = max(plane.correlation, 0) if plane.is_better_than_chance else 0
+        text = TEXTS["plane.better_title" if plane.is_better_than_chance else "plane.chance_title"]
+        titles[layer][head] += text.format(correlation=plane.correlation)
+    existing = np.zeros((layers, heads), bool)
+    existing[tuple(np.transpose(pairs))] = True
+    with place:
+        head_grid(
+            layers=layers, heads=heads, selected=selected, existing=existing, values=values if planes else None,
+            unit=TEXTS["plane.grid"], titles=titles, key="plane_grid", on_click=choose_head,
+        )  # fmt: skip
+        if planes:
+            better = sum(plane.is_better_than_chance for plane in planes.values())
+            write_note(TEXTS["plane.grid_result"].format(better=better, count=len(planes)))
+            columns = plane_columns([*planes.values()])
+            add_file("All heads (CSV)", lambda: labelled_csv(columns), "query_key_planes.csv")
+        else:
+            write_note(TEXTS["plane.grid_note"])
+    return planes
 
 
 def _draw_plane(plane: QueryKeyPlane, selected_text: int | None) -> None:
@@ -157,3 +185,21 @@ def _fit(
     with corpus.on_disk() as path:
         (plane,) = query_keys_file(path, model, [(layer, head)], report=report)
     return plane
+
+
+def _seconds_of_all(model: LoadedModel, corpus: Upload) -> float:
+    heads = sum(len(model.config.heads_of(layer)) for layer in range(model.config.num_hidden_layers))
+    return estimate_seconds(model, SENTENCE_TOKENS, MAX_TOKENS / SENTENCE_TOKENS) + heads * MEASURES_SECONDS
+
+
+def _memory_of_all(model: LoadedModel, corpus: Upload) -> int:
+    vectors = 2 * 4 * MAX_TOKENS * model.config.hidden_size * model.config.num_hidden_layers
+    return _memory(model, corpus, 0, 0) + vectors
+
+
+@work("Projecting the queries and keys of all heads", seconds=_seconds_of_all, memory=_memory_of_all)
+def _fit_all(model: LoadedModel, corpus: Upload, report: Progress = ignore_progress) -> dict[Head, QueryKeyPlane]:
+    """Project the queries and keys of every head over the sample of `_fit`."""
+    with corpus.on_disk() as path:
+        planes = query_keys_file(path, model, report=report)
+    return {(plane.layer, plane.head): plane for plane in planes}

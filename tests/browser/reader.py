@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -58,6 +59,14 @@ def settled(page: Page) -> None:
     """
     page.evaluate("window.idleLooks = 0")
     page.wait_for_function(IS_SETTLED, arg=LOOKS, polling=STILL * 1000 / LOOKS)
+
+
+def start_slow_work(page: Page) -> None:
+    """Press the button in place of the figure with which a slow machine asks before it computes, if there is one."""
+    button = page.locator(".st-key-screen_figure").get_by_role("button", name=re.compile(r", about \d+ (s|min)$"))
+    if button.count():
+        button.click()
+        settled(page)
 
 
 def click_at(part: Locator, right: float, down: float) -> None:

@@ -7,14 +7,14 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.reader import opened, settled
+from tests.browser.reader import opened, settled, start_slow_work
 
 
 @pytest.mark.slow
 def test_a_cell_is_clicked_a_text_is_opened_and_back_returns_to_it(app: str, page: Page) -> None:
     """The cell lists its texts, the selected one opens on Attention, and Back has the same filter and row again."""
     opened(page, app, "dataset", expected="is")
-    settled(page)
+    start_slow_work(page)
     rows = page.locator("[class*=st-key-dataset_rows_] canvas[data-testid=data-grid-canvas] tbody tr")
     expect(rows.first).to_contain_text("is")
     matrix = page.locator("[class*=st-key-confusion] .nsewdrag").first

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Button
 
 import bert_core
 from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
@@ -246,6 +247,9 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
     assert "integrated gradients is slow on this text" in words(app)
     ask = button(app, "Compute 5 slow methods")
     assert "DecompX" in ask.help and "forward passes" in ask.help
+    # In the row of controls a third button would start a second row, and the figure lower.
+    parts = [part.key if isinstance(part, Button) else part.type for part in app.main]
+    assert parts.index("ask_test") < parts.index("plotly_chart") < parts.index("ask_slow")
     quick = methods_of_table(app)
     assert quick == [name for name in RANKED_METHODS if name not in ask.help] and len(quick) == len(METHODS) - 5
     assert methods_of_strip(app) == [page.STAND_IN, *(name for name in quick if name != page.STAND_IN)][:4]

@@ -15,13 +15,16 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel, QueryKeyPlane
+from bert_core.progress import ignore_progress
 from tests.app.test_cli import Run, headlight
+from tests.families import save_family
 from tests.visit import settled, visited, words
 from viz_app.export.query_keys import measures_in_words, plane_snippet, points_file
 from viz_app.figures.query_keys import query_key_map
 from viz_app.lessons import TREES
 from viz_app.pages.profiles import FIRST_HEAD
 from viz_app.pages.profiles import plane as plane_view
+from viz_app.shell.controls import Upload
 
 __all__ = ["headlight"]  # a fixture
 
@@ -113,6 +116,20 @@ def test_a_button_compares_the_planes_of_all_heads(
     monkeypatch.setattr(plane_view, "_fit", lambda *_: pytest.fail("this plane was fitted with all others"))
     app.session_state["head"] = 0, 1
     assert "L0 H1" in words(app.run())
+
+
+@pytest.mark.slow
+def test_the_planes_of_all_heads_are_those_of_each_head(tmp_path: Path) -> None:
+    """Also of local layers, whose texts are parts within their window, unlike those of the other layers."""
+    loaded = bert_core.load(save_family("modernbert", tmp_path / "modernbert"), device="cpu")
+    assert len(set(loaded.config.windows)) > 1
+    corpus = Upload("corpus.txt", b"The old man walked along the river with his dog.\nShe gave the book to him.\n" * 4)
+    planes = plane_view._fit_all(loaded, corpus).compute(ignore_progress)
+    assert list(planes) == [
+        (layer, head) for layer in range(loaded.config.num_hidden_layers) for head in loaded.config.heads_of(layer)
+    ]
+    for (layer, head), plane in planes.items():
+        assert plane.table().equals(plane_view._fit(loaded, corpus, layer, head).compute(ignore_progress).table())
 
 
 def test_hover_texts_escape_tokens_and_name_their_neighbours() -> None:

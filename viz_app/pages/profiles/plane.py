@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.loading import LoadedModel
-from bert_core.progress import Progress, ignore_progress
+from bert_core.progress import Progress, ignore_progress, progress_of_part
 from bert_core.records import QueryKeyPlane
 from bert_core.refused import Refused
 from bert_core.run.memory import forward_bytes
@@ -199,7 +199,15 @@ def _memory_of_all(model: LoadedModel, corpus: Upload) -> int:
 
 @work("Projecting the queries and keys of all heads", seconds=_seconds_of_all, memory=_memory_of_all)
 def _fit_all(model: LoadedModel, corpus: Upload, report: Progress = ignore_progress) -> dict[Head, QueryKeyPlane]:
-    """Project the queries and keys of every head over the sample of `_fit`."""
+    """Project the queries and keys of every head, over the sample of `_fit`, which depends on the window of a layer."""
+    heads_of_window: dict[int | None, list[Head]] = {}
+    for layer, window in enumerate(model.config.windows):
+        if heads := model.config.heads_of(layer):
+            heads_of_window.setdefault(window, []).extend((layer, head) for head in heads)
+    planes: list[QueryKeyPlane] = []
     with corpus.on_disk() as path:
-        planes = query_keys_file(path, model, report=report)
+        for number, pairs in enumerate(heads_of_window.values()):
+            report_part = progress_of_part(report, number, len(heads_of_window))
+            planes += query_keys_file(path, model, pairs, report=report_part)
+    planes.sort(key=lambda plane: (plane.layer, plane.head))
     return {(plane.layer, plane.head): plane for plane in planes}

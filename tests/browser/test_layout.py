@@ -17,7 +17,7 @@ FIGURE_BOX = """() => {
   const main = document.querySelector('[data-testid="stMain"]').getBoundingClientRect();
   return box && { top: box.top, bottom: box.bottom, width: box.width, mainWidth: main.width, mainBottom: main.bottom };
 }"""
-STARTED = {"dataset", "prune", "score", "similarity"}  # pages that a slow machine opens with a button, without a figure
+STARTED = {"dataset", "score", "similarity"}  # pages that a slow machine opens with a button in place of the figure
 PATHS = [page.path for page in PAGES if page.path not in WITHOUT_FIGURE]
 
 
